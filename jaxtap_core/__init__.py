@@ -1,0 +1,1 @@
+"""The lens: observe values inside unmodified JAX programs."""

@@ -1,0 +1,4 @@
+"""PYTEST_DONT_REWRITE
+
+The pytest plugin: turns what the lens saw into test results. Importing it imports neither jax nor numpy.
+"""

@@ -1,0 +1,1 @@
+"""Hooks and nothing but hooks; imports no jax."""
