@@ -1,0 +1,309 @@
+"""The only file that names non-public parts of JAX.
+
+Each name is fetched at import. When one has moved, the error says which, and which releases of jax are known to
+work, so that a user of a newer jax reads one line instead of a traceback from our inside.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import jax
+import jax.core
+from jax.extend import core as jex_core
+
+VERIFIED = "0.10.2 to 0.12.0"
+
+
+def _need(module: str, name: str) -> Any:
+    """``module.name``, or an error for people that says what moved."""
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"jaxtap: jax {jax.__version__} no longer has {module}.{name}, which the lens needs "
+            f"({error}). Verified releases of jax: {VERIFIED}. Install one of those, or a newer pytest-jaxtap."
+        ) from error
+
+
+Trace: Any = _need("jax.core", "Trace")
+Tracer: Any = _need("jax.core", "Tracer")
+Literal: Any = _need("jax.extend.core", "Literal")
+Primitive: Any = _need("jax.extend.core", "Primitive")
+DropVar: Any = _need("jax.extend.core", "DropVar")
+set_current_trace: Callable[[Any], AbstractContextManager[Any]] = _need(
+    "jax.extend.core", "set_current_trace"
+)
+jaxpr_as_fun: Callable[..., Any] = _need("jax.extend.core", "jaxpr_as_fun")
+eval_trace: Any = _need("jax._src.core", "eval_trace")
+_trace_ctx: Any = _need("jax._src.core", "trace_ctx")
+_EvalTrace: Any = _need("jax._src.core", "EvalTrace")
+_Ref: Any = _need("jax._src.state.types", "AbstractRef")
+UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
+jit_p: Any = _need("jax._src.pjit", "jit_p")
+_source = importlib.import_module("jax._src.source_info_util")
+_user_context: Callable[..., AbstractContextManager[Any]] = _need(
+    "jax._src.source_info_util", "user_context"
+)
+_user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_frame")
+_current_source: Callable[[], Any] = _need("jax._src.source_info_util", "current")
+_current_name_stack: Callable[[], Any] = _need("jax._src.source_info_util", "current_name_stack")
+_effects = importlib.import_module("jax._src.effects")
+_mlir = importlib.import_module("jax._src.interpreters.mlir")
+_batching = importlib.import_module("jax._src.interpreters.batching")
+_ad = importlib.import_module("jax._src.interpreters.ad")
+_shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+
+def current_trace() -> Any:
+    """The trace that receives what this thread executes now."""
+    return _trace_ctx.trace
+
+
+def is_eval_trace(trace: Any) -> bool:
+    """Whether ``trace`` executes at once, i.e. no transformation is being traced."""
+    return isinstance(trace, _EvalTrace)
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether ``value`` belongs to a transformation that is being traced."""
+    return isinstance(value, Tracer)
+
+
+# -- jaxprs ----------------------------------------------------------------------------------------------------------
+
+
+class Body(NamedTuple):
+    """A jaxpr with its constants apart, whichever way this jax stores them."""
+
+    jaxpr: Any
+    consts: Sequence[Any]
+
+
+def body_of(jaxpr: Any) -> Body:
+    """``jaxpr`` (closed or open) as (jaxpr, constants)."""
+    if hasattr(jaxpr, "jaxpr"):
+        return Body(jaxpr.jaxpr, jaxpr.consts)
+    return Body(jaxpr, getattr(jaxpr, "consts", ()))
+
+
+def constvars_of(jaxpr: Any) -> Sequence[Any]:
+    """Variables of ``jaxpr`` that stand for its constants."""
+    return body_of(jaxpr).jaxpr.constvars
+
+
+def is_jaxpr(value: Any) -> bool:
+    """Whether a parameter of an equation is a program of its own."""
+    return hasattr(value, "eqns")
+
+
+def sub_jaxprs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(parameter name, jaxpr) of every program inside an equation's parameters."""
+    for name, value in params.items():
+        if is_jaxpr(value):
+            yield name, value
+        elif isinstance(value, tuple | list):
+            for item in value:
+                if is_jaxpr(item):
+                    yield name, item
+
+
+class ScanParts(NamedTuple):
+    """How the operands of a ``scan`` equation divide."""
+
+    num_consts: int
+    num_carry: int
+
+
+def scan_parts(params: dict[str, Any]) -> ScanParts:
+    """Number of constants and of carries of a ``scan`` equation (jax stores them in two ways)."""
+    if "num_consts" in params:
+        return ScanParts(params["num_consts"], params["num_carry"])
+    consts, carry, _ = params["ft_in"].unpack()
+    return ScanParts(len(consts), len(carry))
+
+
+def is_ref(aval: Any) -> bool:
+    """Whether ``aval`` is a mutable reference."""
+    return isinstance(aval, _Ref)
+
+
+def arg_names(jaxpr: Any) -> tuple[str, ...]:
+    """The user's names of a jaxpr's inputs as jax kept them (``c['a']``; empty where there is none)."""
+    inner = body_of(jaxpr).jaxpr
+    names = getattr(inner.debug_info, "arg_names", None)
+    if names is None or len(names) != len(inner.invars):
+        return ("",) * len(inner.invars)
+    return tuple(name or "" for name in names)
+
+
+def result_paths(jaxpr: Any) -> tuple[str, ...]:
+    """Where each output of a jaxpr stood in what the user's function returned."""
+    inner = body_of(jaxpr).jaxpr
+    paths = getattr(inner.debug_info, "result_paths", None)
+    if paths is None or len(paths) != len(inner.outvars):
+        return ("",) * len(inner.outvars)
+    return tuple(path or "" for path in paths)
+
+
+# -- equations -------------------------------------------------------------------------------------------------------
+
+
+def bind_params(eqn: Any) -> dict[str, Any]:
+    """Parameters with which ``eqn`` can be bound again (custom rules need theirs rebuilt)."""
+    return eqn.primitive.get_bind_params(eqn.params)
+
+
+class equation_context:  # noqa: N801 - used like the context managers of contextlib
+    """The settings under which an equation was built: PRNG flavour, precision, metadata, scopes, source line."""
+
+    __slots__ = ("_ctx", "_source")
+
+    def __init__(self, eqn: Any) -> None:
+        stack = _current_name_stack() + eqn.source_info.name_stack
+        self._source = _user_context(eqn.source_info.traceback, name_stack=stack)
+        self._ctx = eqn.ctx.manager
+
+    def __enter__(self) -> None:
+        self._source.__enter__()
+        self._ctx.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._ctx.__exit__(*exc)
+        self._source.__exit__(*exc)
+
+
+def name_stack_of(source_info: Any) -> str:
+    """The scopes an equation stands in, e.g. ``jit(f)/transpose(jvp(while))``."""
+    return str(source_info.name_stack)
+
+
+def current_source() -> Any:
+    """Source information of what is being executed right now."""
+    return _current_source()
+
+
+class Frame(NamedTuple):
+    """One place in the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+
+def user_frame(source_info: Any) -> Frame | None:
+    """The innermost frame outside of JAX in which an equation was built."""
+    frame = _user_frame(source_info.traceback)
+    if frame is None:
+        return None
+    return Frame(frame.file_name, frame.start_line, frame.function_name)
+
+
+def raw_files(source_info: Any) -> Iterable[tuple[str, str]]:
+    """(file, function) of the frames in which an equation was built, innermost first."""
+    if source_info.traceback is None:
+        return ()
+    codes, _ = source_info.traceback.raw_frames()
+    return ((code.co_filename, code.co_name) for code in codes)
+
+
+# -- primitives ------------------------------------------------------------------------------------------------------
+
+
+def known_primitives() -> set[str]:
+    """Names of all primitives that this process can execute."""
+    tables: list[Any] = [_mlir._lowerings, _ad.primitive_jvps, _batching.fancy_primitive_batchers]
+    tables += list(_mlir._platform_specific_lowerings.values())
+    return {primitive.name for table in tables for primitive in table} | {"jit", "scan", "while", "cond"}
+
+
+# -- emission --------------------------------------------------------------------------------------------------------
+
+
+class _EmitEffect(_effects.Effect):  # type: ignore[name-defined, misc]
+    """Values leave the device here: keeps the emission from being removed as dead code."""
+
+    def __str__(self) -> str:
+        return "tap"
+
+
+emit_effect = _EmitEffect()
+for _allowed in (
+    "lowerable_effects",
+    "control_flow_allowed_effects",
+    "remat_allowed_effects",
+    "custom_derivatives_allowed_effects",
+):
+    _need("jax._src.effects", _allowed).add_type(_EmitEffect)
+
+
+def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
+    """A primitive without results that hands its operands to ``callback(*numpy_arrays)`` on the host.
+
+    The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
+    ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
+    Under differentiation the primal operands are emitted and nothing is added to the tangents.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_effectful_abstract_eval(lambda *avals, **params: ([], {emit_effect}))
+
+    def impl(*operands: Any, **params: Any) -> list[Any]:
+        # An eager emission takes the same road as a compiled one.
+        with set_current_trace(eval_trace):
+            jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
+        return []
+
+    def lower(ctx: Any, *operands: Any, callback: Callable[..., None], **_: Any) -> Any:
+        def host(*arrays: Any) -> tuple[()]:
+            callback(*arrays)
+            return ()
+
+        results, _, _ = _mlir.emit_python_callback(
+            ctx,
+            host,
+            None,
+            list(operands),
+            ctx.avals_in,
+            ctx.avals_out,
+            has_side_effect=True,
+            returns_token=False,
+        )
+        return results
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+        primitive.bind(*primals, **params)
+        return [], []
+
+    primitive.def_impl(impl)
+    _mlir.register_lowering(primitive, lower, cacheable=False)
+    _batching.primitive_batchers[primitive] = batch
+    _ad.primitive_jvps[primitive] = jvp
+    return primitive
+
+
+# -- set_mesh --------------------------------------------------------------------------------------------------------
+
+
+def mesh_setter() -> type:
+    """The class behind ``jax.set_mesh``, which refuses to work while a trace other than evaluation is current."""
+    setter = jax.set_mesh
+    if not isinstance(setter, type):
+        raise ImportError(
+            f"jaxtap: jax.set_mesh is no longer a class in jax {jax.__version__}; verified: {VERIFIED}."
+        )
+    return setter
+
+
+def backends_are_initialized() -> bool:
+    """Whether JAX has started a backend, after which ``XLA_FLAGS`` no longer counts."""
+    return bool(_need("jax._src.xla_bridge", "backends_are_initialized")())
+
+
+__all__ = [name for name in dir() if not name.startswith("__")] + ["jex_core"]
