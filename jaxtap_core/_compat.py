@@ -42,6 +42,8 @@ eval_trace: Any = _need("jax._src.core", "eval_trace")
 _trace_ctx: Any = _need("jax._src.core", "trace_ctx")
 _EvalTrace: Any = _need("jax._src.core", "EvalTrace")
 _Ref: Any = _need("jax._src.state.types", "AbstractRef")
+_InputEffect: Any = _need("jax._src.effects", "JaxprInputEffect")
+_InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
 jit_p: Any = _need("jax._src.pjit", "jit_p")
 _source = importlib.import_module("jax._src.source_info_util")
@@ -96,6 +98,18 @@ def body_of(jaxpr: Any) -> Body:
 def constvars_of(jaxpr: Any) -> Sequence[Any]:
     """Variables of ``jaxpr`` that stand for its constants."""
     return body_of(jaxpr).jaxpr.constvars
+
+
+def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> Any:
+    """``jaxpr`` (closed or open) with other equations and effects, all else kept."""
+    inner = body_of(jaxpr).jaxpr
+    changed = inner.replace(eqns=list(eqns), effects=frozenset(effects))
+    return changed if inner is jaxpr else jaxpr.replace(jaxpr=changed)
+
+
+def is_internal_effect(effect: Any) -> bool:
+    """Whether an effect is no more than the use of a mutable reference inside the program."""
+    return isinstance(effect, _InputEffect | _InternalEffect)
 
 
 def is_jaxpr(value: Any) -> bool:
@@ -244,7 +258,9 @@ for _allowed in (
 
 
 def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
-    """A primitive without results that hands its operands to ``callback(*numpy_arrays)`` on the host.
+    """A primitive without results that hands its operands to the host.
+
+    Its parameters: ``callback(phase, lanes, masked, *numpy_arrays)``, and the two that it is given along.
 
     The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
     ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
@@ -260,9 +276,17 @@ def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
             jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
         return []
 
-    def lower(ctx: Any, *operands: Any, callback: Callable[..., None], **_: Any) -> Any:
+    def lower(
+        ctx: Any, *operands: Any, callback: Callable[..., None], lanes: int, masked: bool
+    ) -> Any:
+        # which pass this is, is only known where the emission finally stands
+        scopes = str(ctx.name_stack)
+        phase = "recompute" if "rematted_computation" in scopes else ""
+        if not phase and "transpose(" in scopes:
+            phase = "backward"
+
         def host(*arrays: Any) -> tuple[()]:
-            callback(*arrays)
+            callback(phase, lanes, masked, *arrays)
             return ()
 
         results, _, _ = _mlir.emit_python_callback(
