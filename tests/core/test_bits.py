@@ -87,7 +87,8 @@ def test_the_report_says_where_and_how_far_in_decimal_and_in_hex():
         "1 of 1 leaves differ",
         "  ['w'] float32[8]: 2 of 8 elements differ",
         "    first at [2]: expected 1.2857143 = 0x3fa49249, got 1.2857144 = 0x3fa4924a (1 ulp)",
-        "    worst at [5]: expected 1.7142857 = 0x3fdb6db7, got 2.2142859 = 0x400db6dc (3295525 ulp)",
+        "    worst at [5]: expected 1.7142857 = 0x3fdb6db7, "
+        "got 2.2142859 = 0x400db6dc (3295525 ulp)",
     ]
 
 
