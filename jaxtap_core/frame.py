@@ -14,8 +14,8 @@ from jaxtap_core.recording import Recording, Stream
 # A leaf of one of these names would hide a column that every frame may have.
 # fmt: off
 _TAKEN = frozenset({
-    "program", "call", "path", "kind", "step", "total", "steps", "lane", "device", "phase", "source",
-    "active", "time",
+    "program", "call", "path", "kind", "step", "total", "steps", "lane", "device", "phase",
+    "source", "active", "time",
 })
 # fmt: on
 
@@ -41,7 +41,7 @@ def frame(recording: Recording) -> pd.DataFrame:
     orders = [stream.order() for stream in streams]
     lengths = [len(stream) for stream in streams]
 
-    def shared(field: str, dtype: str) -> Any:
+    def shared(field: str, dtype: Any) -> Any:
         values = np.array([getattr(stream.key, field) for stream in streams], object)
         return pd.array(np.repeat(values, lengths), dtype=dtype)
 
@@ -143,10 +143,11 @@ def _column(
     if dtype.kind in "fc":
         rows[lacks] = np.nan
         return rows
-    column = pd.array(rows, dtype="boolean" if dtype.kind == "b" else _nullable(dtype))
+    column = pd.array(rows, dtype=_nullable(dtype))
     column[lacks] = pd.NA
     return column
 
 
-def _nullable(dtype: np.dtype) -> str:
-    return f"{'U' if dtype.kind == 'u' else ''}Int{8 * dtype.itemsize}"
+def _nullable(dtype: np.dtype) -> Any:
+    """pandas' dtype of the same values that knows missing ones."""
+    return "boolean" if dtype.kind == "b" else dtype.name.replace("i", "I").replace("u", "U")
