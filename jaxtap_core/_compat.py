@@ -7,6 +7,7 @@ work, so that a user of a newer jax reads one line instead of a traceback from o
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ import jax.core
 from jax.extend import core as jex_core
 
 VERIFIED = "0.10.2 to 0.12.0"
+
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def _need(module: str, name: str) -> Any:
@@ -53,8 +56,10 @@ _user_context: Callable[..., AbstractContextManager[Any]] = _need(
 _user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_frame")
 _current_source: Callable[[], Any] = _need("jax._src.source_info_util", "current")
 _current_name_stack: Callable[[], Any] = _need("jax._src.source_info_util", "current_name_stack")
+_need("jax.extend.source_info_util", "register_exclusion")(_OWN)
 _effects = importlib.import_module("jax._src.effects")
 _mlir = importlib.import_module("jax._src.interpreters.mlir")
+_emit_python_callback: Callable[..., Any] = _need("jax.interpreters.mlir", "emit_python_callback")
 _batching = importlib.import_module("jax._src.interpreters.batching")
 _ad = importlib.import_module("jax._src.interpreters.ad")
 _shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
@@ -220,11 +225,13 @@ def user_frame(source_info: Any) -> Frame | None:
 
 
 def raw_files(source_info: Any) -> Iterable[tuple[str, str]]:
-    """(file, function) of the frames in which an equation was built, innermost first."""
+    """(file, function) of the frames in which an equation was built, innermost first, our own left out."""
     if source_info.traceback is None:
         return ()
     codes, _ = source_info.traceback.raw_frames()
-    return ((code.co_filename, code.co_name) for code in codes)
+    return (
+        (code.co_filename, code.co_name) for code in codes if not code.co_filename.startswith(_OWN)
+    )
 
 
 # -- primitives ------------------------------------------------------------------------------------------------------
@@ -289,7 +296,7 @@ def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
             callback(phase, lanes, masked, *arrays)
             return ()
 
-        results, _, _ = _mlir.emit_python_callback(
+        results, _, _ = _emit_python_callback(
             ctx,
             host,
             None,
@@ -328,6 +335,19 @@ def mesh_setter() -> type:
 def backends_are_initialized() -> bool:
     """Whether JAX has started a backend, after which ``XLA_FLAGS`` no longer counts."""
     return bool(_need("jax._src.xla_bridge", "backends_are_initialized")())
+
+
+def parsed_xla_options() -> tuple[str, str, bool]:
+    """(disabled HLO passes, greatest CPU instruction set, fast math), as XLA has read them from ``XLA_FLAGS``.
+
+    XLA reads the variable once, at the first need; this is such a need. Of the instruction set only ``AVX`` can be
+    told from the rest: it has no attribute, but stands in the serialized options.
+    """
+    options = _need("jax._src.lib", "xla_client").CompileOptions()
+    build = options.executable_build_options  # must outlive its debug options, which only borrow from it
+    debug = build.debug_options
+    isa = "AVX" if b"\x03avx" in options.SerializeAsString().lower() else ""
+    return debug.xla_disable_hlo_passes, isa, debug.xla_cpu_enable_fast_math
 
 
 __all__ = [name for name in dir() if not name.startswith("__")] + ["jex_core"]

@@ -45,6 +45,10 @@ class Column:
         self._room[self._length : self._length + len(rows)] = rows
         self._length += len(rows)
 
+    def clear(self) -> None:
+        """Forget all rows; the room stays."""
+        self._length = 0
+
     @property
     def array(self) -> np.ndarray:
         """All rows, as a view."""

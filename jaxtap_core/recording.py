@@ -90,6 +90,12 @@ class Stream:
         keys += list(self.steps.array.T[::-1])
         return np.lexsort(keys) if keys else np.arange(len(self))
 
+    def clear(self) -> None:
+        """Forget all rows (a lens that is only live keeps none)."""
+        for column in (self.steps, *self.leaves, self.time, self.active, self.lanes, self.device):
+            if column is not None:
+                column.clear()
+
     def event(self, row: int) -> TapEvent:
         """The event in one row."""
         key, steps = self.key, tuple(self.steps.array[row].tolist())

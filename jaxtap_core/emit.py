@@ -1,0 +1,138 @@
+"""From the device to the host: buffers for what travels as data, an emission primitive for what must be live.
+
+As data: each site owns a buffer on the device, threaded through every loop around it, appended to by a step at a time
+and returned as an extra output of the program. Nothing in the program calls the host, so the bits of its results are
+disturbed as little as can be had. A buffer that could run full is handed to the host by the emission primitive.
+
+Live: the emission primitive of `_compat` sends the values at once. It costs some thirty times less than
+``jax.debug.callback``, since nothing is moved back onto a device. Host code behind it never touches JAX.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxtap_core import _compat
+from jaxtap_core.plan import Site
+
+
+class Buffer(NamedTuple):
+    """What one site has collected: ``count`` events; row ``i`` of each column belongs to event ``i``."""
+
+    count: Any
+    steps: Any
+    active: Any
+    leaves: list[Any]
+
+
+def empty(site: Site, rows: int) -> Buffer:
+    """A buffer of ``site`` with room for ``rows`` events."""
+    selection = site.selection
+    return Buffer(
+        jnp.int32(0),
+        jnp.zeros((rows, site.depth), jnp.int32),
+        jnp.zeros((rows, *site.lanes), bool) if site.lanes else None,
+        [
+            jnp.zeros((rows, *shape), dtype)
+            for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)
+        ],
+    )
+
+
+def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Buffer:
+    """``buffer`` with one more event. Past its end the last row is overwritten; ``count`` still tells the truth."""
+    put = lambda column, row: lax.dynamic_update_index_in_dim(column, row, buffer.count, 0)
+    return Buffer(
+        buffer.count + 1,
+        put(buffer.steps, steps),
+        put(buffer.active, active) if buffer.active is not None else None,
+        [put(column, row) for column, row in zip(buffer.leaves, leaves, strict=True)],
+    )
+
+
+def flush_when_full(buffer: Buffer, rows: int, run: Any, arrived: Callable[..., None]) -> Buffer:
+    """Hand a full buffer to the host and start anew; for sites that may bring more than the buffer holds."""
+
+    def flush() -> Any:
+        _emit(run, None, [buffer.steps, *_optional(buffer.active), *buffer.leaves], arrived)
+        return jnp.int32(0)
+
+    return buffer._replace(count=lax.cond(buffer.count >= rows, flush, lambda: buffer.count))
+
+
+def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], arrived: Callable[..., None]) -> None:
+    """Send one event to the host at once: ``arrived(phase, head, lane, active, leaves, time)``."""
+    head = jnp.concatenate([jnp.reshape(run, (1,)).astype(jnp.int32), steps])
+    _emit(head, active, leaves, arrived)
+
+
+def _optional(value: Any) -> list[Any]:
+    return [] if value is None else [value]
+
+
+def _batch(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    """The rule for ``vmap``: every operand gets the lane axis in front; the host takes the lanes apart."""
+    size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    moved = [
+        jnp.broadcast_to(x, (size, *jnp.shape(x))) if d is None else jnp.moveaxis(x, d, 0)
+        for x, d in zip(operands, dims, strict=True)
+    ]
+    emit_p.bind(*moved, **{**params, "lanes": params["lanes"] + 1})
+    return [], []
+
+
+emit_p = _compat.emission_primitive("tap", _batch)
+
+
+def _emit(head: Any, active: Any, leaves: Sequence[Any], arrived: Callable[..., None]) -> None:
+    emit_p.bind(head, *_optional(active), *leaves, callback=arrived, lanes=0, masked=active is not None)
+
+
+def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Callable[..., None]:
+    """The host's end of `flush_when_full`."""
+
+    def arrived(phase: str, lanes: int, masked: bool, run: np.ndarray, *columns: np.ndarray) -> None:
+        del phase, lanes, masked
+        steps, rest = columns[0], list(columns[1:])
+        active = rest.pop(0) if site.lanes else None
+        receive(int(run), Buffer(np.int32(len(steps)), steps, active, rest))
+
+    return arrived
+
+
+Live = Callable[[Site, int, np.ndarray, Any, Any, Sequence[np.ndarray], str, float], None]
+
+
+def live_receiver(site: Site, receive: Live) -> Callable[..., None]:
+    """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
+
+    ``receive(site, run, steps, lane, active, leaves, phase, time)``.
+    """
+
+    def arrived(phase: str, lanes: int, masked: bool, head: np.ndarray, *rest: np.ndarray) -> None:
+        now = time.monotonic()
+        active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
+        if not lanes:
+            if active is not None and active.ndim == 0:
+                if not active:
+                    return
+                active = None
+            receive(site, int(head[0]), head[1:], None, active, leaves, phase, now)
+            return
+        for lane in np.ndindex(head.shape[:lanes]):
+            ran = active[lane] if active is not None else None
+            if ran is not None and ran.ndim == 0:
+                if not ran:
+                    continue
+                ran = None
+            here = head[lane]
+            receive(site, int(here[0]), here[1:], lane, ran, [x[lane] for x in leaves], phase, now)
+
+    return arrived

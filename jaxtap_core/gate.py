@@ -1,0 +1,162 @@
+"""The NaN gate: reads the verdicts that observed programs bring back, judges results, and asks for the origin.
+
+Verdicts travel as data; no gated program calls the host. Results are looked at on the host after the program has run.
+Only transitions count: a carry that held no NaN when its loop was entered, a result of a program none of whose inputs,
+constants or literals held one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.events import Finding, TapEvent
+from jaxtap_core.leaves import tidy
+from jaxtap_core.observer import Verdicts
+from jaxtap_core.origin import Target, explain_target
+from jaxtap_core.pending import Pending
+from jaxtap_core.plan import GATE_ROWS, Check
+from jaxtap_core.reproduce import keep
+
+EXPLAINED_PER_PROGRAM = 1  # the first finding of a program is followed to its origin; the rest repeats it
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A bad leaf as the gate met it, not yet followed to its origin."""
+
+    target: Target
+    leaf: str
+    kind: str
+    total: int | None
+    phase: str
+    source: str
+
+
+def bad_on_host(x: Any, *, inf: bool) -> bool:
+    """Whether an array holds a NaN (or, with ``inf``, an Inf). Arrays that were deleted hold nothing."""
+    if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not x.size:
+        return False
+    try:
+        array = np.asarray(x)
+    except RuntimeError:
+        return False
+    if array.dtype.kind == "c":
+        array = array.view(array.real.dtype)
+    if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
+        with np.errstate(all="ignore"):
+            top = array.max()
+            low = array.min() if inf else top
+        return bool(np.isnan(top) or (inf and not (np.isfinite(top) and np.isfinite(low))))
+    bad = ~np.isfinite(array) if inf else np.isnan(array)
+    return bool(bad.any())
+
+
+def carries_sentinels(jaxpr: Any, *, inf: bool) -> bool:
+    """Whether a constant or literal anywhere in a program is NaN (or Inf): then its results may be so by design."""
+    inner, consts = _compat.body_of(jaxpr)
+    if any(bad_on_host(const, inf=inf) for const in consts):
+        return True
+    for eqn in inner.eqns:
+        for atom in eqn.invars:
+            if isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), inf=inf):
+                return True
+        if any(carries_sentinels(sub, inf=inf) for _, sub in _compat.sub_jaxprs(eqn.params)):
+            return True
+    return False
+
+
+def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
+    """Findings of one program that has run, the first followed to its origin."""
+    met: list[Met] = []
+    if pending.plan is not None and pending.states is not None:
+        for check in pending.plan.checks.values():
+            met += _from_verdicts(check, pending.states[check.number], pending, inf=inf)
+    if level in ("escape", "outputs"):
+        met += _from_results(pending, inf=inf)
+    return [
+        _finding(one, pending, explain=number < EXPLAINED_PER_PROGRAM) for number, one in enumerate(met)
+    ]
+
+
+def _sound_inputs(pending: Pending, *, inf: bool) -> bool:
+    if any(bad_on_host(x, inf=inf) for x in pending.args):
+        return False
+    return not carries_sentinels(pending.jaxpr(), inf=inf)
+
+
+def _from_results(pending: Pending, *, inf: bool) -> Iterator[Met]:
+    bad = [i for i, x in enumerate(pending.outs) if bad_on_host(x, inf=inf)]
+    if not bad or not _sound_inputs(pending, inf=inf):
+        return
+    paths = _compat.result_paths(pending.jaxpr())
+    for i in bad:
+        kind = _kind(np.asarray(pending.outs[i]))
+        name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
+        yield Met(Target("result", "", (), i, kind), name, "output", None, "forward", pending.source)
+
+
+def _kind(array: np.ndarray) -> str:
+    return "nan" if bool(np.isnan(array).any()) else "inf"
+
+
+def _from_verdicts(check: Check, state: Verdicts, pending: Pending, *, inf: bool) -> Iterator[Met]:
+    count = int(state.count)
+    if not count:
+        return
+    depth = check.depth if check.kind == "primitive" else check.depth - 1
+    sound: bool | None = None
+    for row in np.asarray(state.rows)[: min(count, GATE_ROWS)]:
+        steps, verdicts = tuple(row[:depth].tolist()), row[depth:].reshape(len(check.names), -1)
+        for i, (name, verdict) in enumerate(zip(check.names, verdicts, strict=True)):
+            hits = np.flatnonzero(verdict > 0 if check.kind == "primitive" else verdict >= 0)
+            if not len(hits):
+                continue
+            is_output = check.kind == "carry" and i >= check.carries
+            if is_output:
+                sound = _sound_inputs(pending, inf=inf) if sound is None else sound
+                if not sound:
+                    continue
+            first = hits[np.argmin(verdict[hits])]
+            lane = tuple(int(k) for k in np.unravel_index(first, check.lanes)) if check.lanes else None
+            at = steps if check.kind == "primitive" else (*steps, int(verdict[first]))
+            kind = "output" if is_output else check.kind
+            target = Target(kind, check.path, at, check.indices[i], "inf" if inf else "nan", lane)
+            yield Met(target, name, kind, check.total, check.phase, check.source)
+
+
+def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
+    target = met.target
+    explained = explain_target(pending.jaxpr(), list(pending.args), target) if explain else None
+    event = TapEvent(
+        path=target.path,
+        step=target.steps[-1] if target.steps else -1,
+        total=met.total,
+        steps=target.steps,
+        value=None,
+        kind=met.kind,  # type: ignore[arg-type]
+        program=pending.name,
+        call=pending.call,
+        lane=target.lane,
+        phase=met.phase,  # type: ignore[arg-type]
+        source=met.source,
+    )
+    finding = Finding(
+        event=event,
+        leaf=met.leaf,
+        kind=target.bad,  # type: ignore[arg-type]
+        count=explained.count if explained else None,
+        first_index=explained.first_index if explained else None,
+        last_good=explained.last_good if explained else None,
+        origin=explained.origin if explained else None,
+        size=explained.size if explained else None,
+    )
+    if explain:
+        keep(finding, pending.jaxpr(), list(pending.args))
+    return finding

@@ -1,0 +1,147 @@
+"""How a difference between two runs grows with the step: not at all, linearly, or exponentially.
+
+Rounding differences of a stable program stay; those of a chaotic one double every so many steps
+until they are as large as the values. Which of the two it is says more than the last difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["none", "constant", "linear", "exponential", "irregular", "unknown"]
+
+_FEWEST = 6  # points that a fit needs; with fewer every curve fits
+_MOST = 200  # points that take part: the slopes are taken over all pairs
+_RISE = 4.0  # a fitted curve that rises by less over its span is taken for constant
+_LOOSE = np.log(3.0)  # typical misfit, as a factor, beyond which no curve is claimed
+_FULL = 0.1  # part of the greatest difference at which an exponential may be near its plateau
+_CLIMB = 100.0  # rise that a plateau's exponential has before it, at least
+_SLOWER = 0.8  # the fit over everything is held back by a plateau if it is slower by this factor
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The course of a difference over the steps at which it was not zero.
+
+    Attributes:
+        kind: ``"none"`` (one step only), ``"constant"``, ``"linear"``, ``"exponential"``,
+            ``"irregular"`` (no curve fits), ``"unknown"`` (too few points).
+        points: number of steps that were fitted.
+        first, last: the first and the last of them.
+        doubling: steps in which an exponential doubles.
+        slope: growth of a linear difference per step.
+        unit: what is counted: ``"step"``, or ``"index"`` of an array.
+    """
+
+    kind: Kind
+    points: int
+    first: int
+    last: int
+    doubling: float | None = None
+    slope: float | None = None
+    unit: str = "step"
+
+    @property
+    def story(self) -> str:
+        """Half a sentence for a first line; empty where there is nothing to tell."""
+        if self.kind == "exponential":
+            many = "indices" if self.unit == "index" else "steps"
+            return f"the gap doubles every {self.doubling:.3g} {many}"
+        if self.kind == "linear":
+            return f"the gap grows by {self.slope:.3g} per {self.unit}"
+        return "the gap stays" if self.kind == "constant" else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same content in plain Python types."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        span = f"({self.points} points, {self.unit} {self.first} to {self.last})"
+        if self.kind == "none":
+            return f"none: only {self.unit} {self.first} differs"
+        if self.kind == "unknown":
+            return f"unknown: too few points for a fit {span}"
+        if self.kind == "irregular":
+            return f"irregular: neither constant, linear nor exponential {span}"
+        return f"{self.kind}: {self.story} {span}"
+
+
+def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth:
+    """Fit the course of a difference.
+
+    Three curves are fitted from the first step that differs: ``c``, ``a + b t`` and ``a 2**(t / d)``,
+    slopes as medians over pairs of points (Theil 1950, Sen 1968), so that single outliers do not
+    count; the one of the least median misfit in the logarithm is taken. An exponential that ends on
+    a plateau is fitted up to it.
+
+    Args:
+        steps: int array, ascending.
+        gaps: float64 array of the same length, absolute differences; zeros, NaN and infinities
+            take no part.
+        unit: what `steps` counts.
+
+    Example:
+        >>> str(growth(np.arange(60), 1e-7 * 2.0 ** (np.arange(60) / 11)))
+        'exponential: the gap doubles every 11 steps (60 points, step 0 to 59)'
+    """
+    used = np.isfinite(gaps) & (gaps > 0)
+    x, y = steps[used].astype(np.float64), gaps[used].astype(np.float64)
+    if not len(x):
+        return Growth("unknown", 0, 0, 0, unit=unit)
+    if len(x) == 1:
+        return Growth("none", 1, int(x[0]), int(x[0]), unit=unit)
+    whole = _fit(x, y, unit)
+    end = int(np.argmax(y >= _FULL * y.max())) + 1
+    if not _FEWEST <= end < len(x) or y[end - 1] < _CLIMB * y[0]:
+        return whole
+    rising = _fit(x[:end], y[:end], unit)
+    if rising.doubling and rising.doubling < _SLOWER * (whole.doubling or np.inf):
+        return rising
+    return whole
+
+
+def _fit(x: np.ndarray, y: np.ndarray, unit: str) -> Growth:
+    span = (len(x), int(x[0]), int(x[-1]))
+    if len(x) < _FEWEST:
+        return Growth("unknown", *span, unit=unit)
+    if len(x) > _MOST:
+        chosen = np.unique(np.linspace(0, len(x) - 1, _MOST).round().astype(int))
+        x, y = x[chosen], y[chosen]
+    logs = np.log(y)
+    constant = _misfit(logs, np.full_like(logs, np.median(logs)))
+    rate, offset = _line(x, logs)
+    exponential = _misfit(logs, offset + rate * x)
+    slope, base = _line(x, y)
+    fitted = base + slope * x
+    linear = _misfit(logs, np.log(fitted)) if (fitted > 0).all() else _from_zero(x, y)
+    rise = np.exp(rate * (x[-1] - x[0]))
+    best = min(constant, exponential, linear)
+    if rise < _RISE and constant < _LOOSE:
+        return Growth("constant", *span, unit=unit)
+    if best > _LOOSE:
+        return Growth("irregular", *span, unit=unit)
+    if linear <= exponential and slope > 0:
+        return Growth("linear", *span, slope=float(slope), unit=unit)
+    if exponential < constant and rate > 0:
+        return Growth("exponential", *span, doubling=float(np.log(2) / rate), unit=unit)
+    return Growth("irregular", *span, unit=unit)
+
+
+def _from_zero(x: np.ndarray, y: np.ndarray) -> float:
+    """Misfit of the straight line through zero one step before the first point."""
+    t = x - x[0] + 1
+    return _misfit(np.log(y), np.log(t * np.median(y / t)))
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Slope and offset: medians over all pairs of points."""
+    i, j = np.triu_indices(len(x), 1)
+    slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+    return slope, float(np.median(y - slope * x))
+
+
+def _misfit(logs: np.ndarray, fitted: np.ndarray) -> float:
+    return float(np.median(np.abs(logs - fitted)))

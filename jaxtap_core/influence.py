@@ -1,0 +1,248 @@
+"""Which elements of an equation's operands one element of its output is made of.
+
+Following a NaN backwards needs this: in an array of many lanes, the NaN of one lane must not be blamed on another. One
+rule for each family of primitives gives, for an element of an output, a box of elements of each operand; operands
+without a box have no part in it. A primitive without a rule is made of all elements of all operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxtap_core.replay import Node, host, is_inexact
+
+Index = tuple[int, ...]
+Box = tuple[int | slice, ...]  # indexes an operand
+Rule = Callable[[Node, int, Index, Sequence[Any]], list[tuple[int, Box]]]
+
+WHOLE = slice(None)
+
+RULES: dict[str, Rule] = {}
+
+
+def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """(operand, elements of it) behind element ``index`` of an output.
+
+    Args:
+        node: the equation.
+        output: which output of it.
+        index: which element of that output.
+        values: the operands that are booleans or integers, as arrays; ``None`` for the others.
+    """
+    rule = RULES.get(node.primitive)
+    if rule is None:
+        shape = node.eqn.outvars[output].aval.shape
+        rule = elementwise if node.primitive in ELEMENTWISE and len(shape) == len(index) else everything
+    return rule(node, output, index, values)
+
+
+def shape_of(node: Node, operand: int) -> tuple[int, ...]:
+    """Shape of an operand."""
+    return tuple(getattr(node.eqn.invars[operand].aval, "shape", ()))
+
+
+def everything(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """All elements of all operands."""
+    return [(i, (WHOLE,) * len(shape_of(node, i))) for i in range(len(node.inputs))]
+
+
+def elementwise(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """The element at the same place; of a scalar operand, the scalar."""
+    return [(i, index if shape_of(node, i) else ()) for i in range(len(node.inputs))]
+
+
+ELEMENTWISE = frozenset(
+    "abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp complex conj "
+    "convert_element_type copy copy_p cos cosh device_put digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt "
+    "igamma igamma_grad_a igammac imag integer_pow is_finite le lgamma log log1p logistic lt max min mul name "
+    "ne neg nextafter pbroadcast polygamma pow pvary random_gamma_grad real reduce_precision "
+    "regularized_incomplete_beta rem reshard round rsqrt sharding_constraint sign sin sinh sqrt square "
+    "stop_gradient sub tan tanh zeta".split()
+)
+
+
+def _same_operand(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    return [(output, index)]
+
+
+for _name in ("optimization_barrier",):
+    RULES[_name] = _same_operand
+
+
+def _select(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    if values[0] is None:
+        return elementwise(node, output, index, values)[1:]
+    which = np.asarray(values[0])
+    return [(1 + int(which[index] if which.ndim else which), index)]
+
+
+RULES["select_n"] = _select
+
+
+# -- moving elements about: the equation itself, run on the numbers of the elements, tells where each came from
+
+
+def _move(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    operands, starts = _numbered(node, values)
+    if not operands:
+        return everything(node, output, index, values)
+    params = dict(node.eqn.params)
+    if "fill_value" in params:
+        params["fill_value"] = None  # of integers the least, which is the number of no element
+    return _origin(node, node.eqn.primitive.bind(*operands, **params), index, starts)
+
+
+def _numbered(node: Node, values: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Operands with float elements replaced by their numbers, and the first number of each (-1 for an index)."""
+    operands: list[Any] = []
+    starts: list[int] = []
+    total = 0
+    for i, value in enumerate(values):
+        if not is_inexact(node.eqn.invars[i].aval):
+            if value is None:
+                return [], []
+            operands.append(jnp.asarray(value))
+            starts.append(-1)
+            continue
+        shape = shape_of(node, i)
+        starts.append(total)
+        operands.append(np.arange(total, total + math.prod(shape), dtype=np.int32).reshape(shape))
+        total += math.prod(shape)
+    return (operands, starts) if total < 2**31 else ([], [])
+
+
+def _origin(node: Node, moved: Any, index: Index, starts: Sequence[int]) -> list[tuple[int, Box]]:
+    number = int(host(moved)[index])
+    for i in reversed(range(len(starts))):
+        if 0 <= starts[i] <= number:
+            place = np.unravel_index(number - starts[i], shape_of(node, i))
+            return [(i, tuple(int(k) for k in place))]
+    return []
+
+
+for _name in (
+    "broadcast_in_dim",
+    "broadcast_to",
+    "concatenate",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "expand_dims",
+    "gather",
+    "pad",
+    "reshape",
+    "rev",
+    "slice",
+    "squeeze",
+    "stack",
+    "tile",
+    "transpose",
+):
+    RULES[_name] = _move
+
+
+def _split(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axis, sizes = node.eqn.params["axis"], node.eqn.params["sizes"]
+    moved = list(index)
+    moved[axis] += sum(sizes[:output])
+    return [(0, tuple(moved))]
+
+
+RULES["split"] = _split
+
+
+# -- along whole axes
+
+
+def _reduce(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axes, rest = node.eqn.params["axes"], iter(index)
+    box = tuple(WHOLE if axis in axes else next(rest) for axis in range(len(shape_of(node, 0))))
+    return [(0, box)]
+
+
+for _name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"):
+    RULES[_name] = _reduce
+
+
+def _cumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axis, here = node.eqn.params["axis"], index[node.eqn.params["axis"]]
+    span = slice(here, None) if node.eqn.params["reverse"] else slice(0, here + 1)
+    return [(0, (*index[:axis], span, *index[axis + 1 :]))]
+
+
+for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
+    RULES[_name] = _cumulate
+
+
+def _sort(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axis = node.eqn.params["dimension"]
+    return [(output, (*index[:axis], WHOLE, *index[axis + 1 :]))]
+
+
+RULES["sort"] = _sort
+
+
+def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    contracted, batched = node.eqn.params["dimension_numbers"]
+    batch, rest = index[: len(batched[0])], iter(index[len(batched[0]) :])
+    result = []
+    for i in (0, 1):
+        at = dict(zip(batched[i], batch, strict=True))
+        box = tuple(
+            WHOLE if axis in contracted[i] else at[axis] if axis in at else next(rest)
+            for axis in range(len(shape_of(node, i)))
+        )
+        result.append((i, box))
+    return result
+
+
+RULES["dot_general"] = _dot
+
+
+def _matrices(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """The matrices (the last two axes) at the same place of the batch."""
+    result: list[tuple[int, Box]] = []
+    for i in range(len(node.inputs)):
+        rank = len(shape_of(node, i))
+        batch = index[: len(shape_of(node, 0)) - 2]
+        result.append((i, (*batch, *(WHOLE,) * (rank - len(batch)))))
+    return result
+
+
+for _name in (
+    "cholesky cholesky_update eig eigh geqrf hessenberg householder_product lu qr schur svd triangular_solve tridiagonal "
+    "tridiagonal_solve"
+).split():
+    RULES[_name] = _matrices
+
+
+def _fft(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    kept = len(index) - len(node.eqn.params["fft_lengths"])
+    return [(0, (*index[:kept], *(WHOLE,) * (len(index) - kept)))]
+
+
+RULES["fft"] = _fft
+
+
+def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    operands, starts = _numbered(node, values)
+    if not operands:
+        return everything(node, output, index, values)
+    names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+    return _origin(node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts)
+
+
+RULES["scatter"] = _scatter
+
+
+def _accumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    return [(0, index), (2, (WHOLE,) * len(shape_of(node, 2)))]
+
+
+for _name in ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"):
+    RULES[_name] = _accumulate

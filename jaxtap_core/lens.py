@@ -1,0 +1,211 @@
+"""The lens itself: a trace that receives every program a thread executes, and the ways to put it on."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, overload
+
+from jaxtap_core import _compat, mesh
+from jaxtap_core.aside import LensError
+from jaxtap_core.inside import observe_inside
+from jaxtap_core.recording import Recording
+from jaxtap_core.session import Session
+from jaxtap_core.settings import Settings
+
+
+class LensTrace(_compat.Trace):  # type: ignore[misc]
+    """Receives each program that is executed at top level, after all transformations, and hands it to its session."""
+
+    is_lens = True
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.parent_trace = _compat.eval_trace
+        self.session = session
+
+    def stage_value(self, value: Any) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.stage_value(value)
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return self.session.execute(primitive, args, params)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any
+    ) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_call(self, primitive: Any, fun: Any, args: Any, params: Any, /) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.process_call(primitive, fun, args, params)
+
+    def cur_qdd(self, x: Any) -> Any:
+        return _compat.eval_trace.cur_qdd(x)
+
+
+class Block:
+    """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives."""
+
+    def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
+        self._settings = settings
+        self._recording = recording
+        self._keep = keep
+        self._session: Session | None = None
+        self._current: Any = None
+
+    def __enter__(self) -> Recording:
+        if self._session is not None:
+            raise LensError("this tap.record(...) block is entered already; make another for a nested one")
+        trace = _compat.current_trace()
+        if not (_compat.is_eval_trace(trace) or isinstance(trace, LensTrace)):
+            raise LensError(
+                "tap.record(...) was entered inside a function that JAX is tracing (jit, vmap, grad, scan body). "
+                "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
+                "function: g = tap.verbose(f, on_step=print) and call g there"
+            )
+        self._session = Session(self._settings, self._recording, keep=self._keep)
+        mesh.acquire()
+        self._current = _compat.set_current_trace(LensTrace(self._session))
+        self._current.__enter__()
+        return self._recording
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        session, self._session = self._session, None
+        assert session is not None
+        self._current.__exit__(kind, error, traceback)
+        mesh.release()
+        with _compat.set_current_trace(_compat.eval_trace):
+            session.close(failed=kind is not None)
+
+
+@overload
+def record(f: None = None, /, **options: Any) -> Block: ...
+@overload
+def record(f: Callable[..., Any], /, **options: Any) -> tuple[Callable[..., Any], Recording]: ...
+def record(f: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Observe what runs in a ``with`` block, or what a function runs, and record it.
+
+    Args:
+        f: a function to wrap; without it the result is a context manager.
+        options: what to observe, see `jaxtap_core.settings.Settings`: ``select``, ``on_step``, ``select_ys``,
+            ``on_ys``, ``taps``, ``alert``, ``alert_ys``, ``alert_once``, ``alert_ys_once``, ``sample_every``,
+            ``where``, ``max_depth``, ``ops``, ``gate``, ``inf``, ``fail_fast``, ``max_trips``, ``identity``, ``sinks``.
+
+    Returns:
+        A context manager that gives a `Recording`; or, given ``f``, the pair ``(g, recording)`` where ``g`` is called
+        like ``f`` and every call adds to the recording.
+
+    Raises:
+        TypeError, ValueError: an option that does not exist or does not make sense.
+        LensError: entered inside a function that JAX is tracing.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> import jaxtap_core as tap
+        >>> @jax.jit
+        ... def train(x):
+        ...     return jax.lax.fori_loop(0, 3, lambda i, loss: loss / 2, x)
+        >>> with tap.record(select="loss") as rec:
+        ...     result = train(8.0)
+        >>> [float(event.value) for event in rec.events]
+        [4.0, 2.0, 1.0]
+    """
+    settings = Settings.of("tap.record", options)
+    recording = Recording()
+    if f is None:
+        return Block(settings, recording)
+    return _wrapped("tap.record", f, settings, recording, keep=True), recording
+
+
+def verbose(f: Callable[..., Any], /, **options: Any) -> Callable[..., Any]:
+    """Wrap ``f`` so that its events are heard live, and not kept.
+
+    Args:
+        f: any function that runs JAX programs; it may be jitted. Wrapped inside an outer ``jit``, ``vmap`` or ``grad``
+            it works as well: events then carry the lane.
+        options: as for `record`; ``on_step`` and ``on_ys`` hear the events.
+
+    Returns:
+        A function called like ``f``.
+    """
+    settings = Settings.of("tap.verbose", options)
+    return _wrapped("tap.verbose", f, settings, Recording(), keep=False)
+
+
+def _wrapped(
+    name: str, f: Callable[..., Any], settings: Settings, recording: Recording, *, keep: bool
+) -> Callable[..., Any]:
+    if not callable(f):
+        raise TypeError(
+            f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)"
+        )
+
+    @functools.wraps(f)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        trace = _compat.current_trace()
+        if not (_compat.is_eval_trace(trace) or isinstance(trace, LensTrace)):
+            return observe_inside(f, settings, recording, args, kwargs, keep=keep)
+        with Block(settings, recording, keep=keep):
+            return f(*args, **kwargs)
+
+    return observed
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """What stands in this block runs as if no lens were there."""
+    if not isinstance(_compat.current_trace(), LensTrace):
+        yield
+        return
+    with _compat.set_current_trace(_compat.eval_trace):
+        yield
+
+
+@contextmanager
+def allow_nan() -> Iterator[None]:
+    """What stands in this block may make NaNs: the gate looks away, everything else is observed as before."""
+    trace = _compat.current_trace()
+    if not isinstance(trace, LensTrace):
+        yield
+        return
+    session = trace.session
+    session.settle_now()
+    session.gate_paused += 1
+    try:
+        yield
+    finally:
+        session.settle_now()
+        session.gate_paused -= 1
+
+
+def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str, int]:
+    """How often each primitive stands in the program that ``f`` makes of these arguments, inner programs included.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> primitives(lambda x: jnp.sin(x) * jnp.sin(2 * x), 1.0)
+        {'mul': 2, 'sin': 2}
+    """
+    from jaxtap_core.inside import trace_call
+
+    counts: Counter[str] = Counter()
+
+    def walk(jaxpr: Any) -> None:
+        for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
+            counts[eqn.primitive.name] += 1
+            for _, inner in _compat.sub_jaxprs(eqn.params):
+                walk(inner)
+
+    with _compat.set_current_trace(_compat.eval_trace):
+        walk(trace_call(f, args, kwargs).jaxpr)
+    return dict(sorted(counts.items()))
+

@@ -1,0 +1,43 @@
+"""Cheap tests for NaN and Inf that run on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+
+def _parts(x: Any) -> list[Any]:
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return [lax.real(x), lax.imag(x)]
+    # float8 and its kin have no reductions everywhere; float32 holds them all
+    return [x.astype(jnp.float32)] if x.dtype.itemsize == 1 else [x]
+
+
+def has_bad(x: Any, *, nan: bool = True, inf: bool = False, keep: int = 0) -> Any:
+    """Whether ``x`` holds a NaN (or an Inf); the first ``keep`` axes stay, one verdict for each of their indices.
+
+    One reduction by maximum, which NaN survives: cheaper than testing every element for NaN. For Inf the maximum of
+    the magnitudes is looked at.
+    """
+    axes = tuple(range(keep, x.ndim))
+    verdict = None
+    for part in _parts(x):
+        top = jnp.max(jnp.abs(part) if inf else part, axes) if axes else part
+        if inf:
+            bad = ~jnp.isfinite(top) if nan else jnp.isinf(top)
+        else:
+            bad = top != top
+        verdict = bad if verdict is None else verdict | bad
+    return verdict
+
+
+def any_bad(arrays: Sequence[Any], *, nan: bool = True, inf: bool = False) -> Any:
+    """Whether any of ``arrays`` of inexact dtype holds a NaN (or an Inf); a boolean scalar."""
+    verdict = jnp.zeros((), bool)
+    for x in arrays:
+        if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and x.size:
+            verdict = verdict | has_bad(x, nan=nan, inf=inf)
+    return verdict

@@ -1,0 +1,180 @@
+"""Numerics profiles: whether the bits of a program may depend on how XLA fuses it.
+
+`native` leaves XLA alone. `strict` removes, on x86-64 CPUs, what makes bits depend on fusion:
+
+* fused multiply-add. Whether `a*b + c` is contracted depends on which operations share a kernel.
+  `--xla_cpu_max_isa=AVX` compiles for the last instruction set without it, which also is the same
+  on every x86-64 machine of the last ten years.
+* the algebraic simplifier. It rewrites `x / sqrt(y)`, constant chains and more, by how often a value
+  is used. `--xla_disable_hlo_passes=algsimp` leaves it out.
+
+Then what is observed has the bits of what is not, and jitted = eager = NumPy for programs of
+`+ - * / sqrt`, comparisons and selection. `bench/strict.py` measures both, and what it costs.
+
+Sharp edges, which no flag removes: results below the smallest normal number are flushed to zero
+(NumPy keeps them); `x + 0.0` with a literal zero keeps a -0.0 under jit; and where two NaNs of
+different bits meet, which of them survives is up to the compiler. The functions NumPy computes in
+its own way (`exp`, `tanh`, reductions, matmul) differ from NumPy as before.
+
+A profile is chosen before JAX starts a backend, since XLA reads `XLA_FLAGS` once. This module
+imports JAX only to ask a JAX that is already imported.
+"""
+
+import os
+import platform
+import shlex
+import sys
+from typing import Literal
+
+Profile = Literal["native", "strict"]
+
+# A flag that XLA does not know ends the process. Both of these were verified with jaxlib 0.10.2 and
+# 0.12.0.1.
+_STRICT = {"xla_cpu_max_isa": "AVX", "xla_disable_hlo_passes": "algsimp"}
+_LISTS = {"xla_disable_hlo_passes"}  # XLA joins what several such flags name
+_FAST_MATH = "xla_cpu_enable_fast_math"
+
+_added = ""  # what `numerics` has put into XLA_FLAGS
+
+
+class NumericsError(RuntimeError):
+    """A numerics profile cannot be had in this process; the message says why and what to do."""
+
+
+def numerics(profile: Profile) -> None:
+    """Choose the numerics profile of this process, before JAX starts a backend.
+
+    Args:
+        profile: `"native"` or `"strict"`. Flags that are in `XLA_FLAGS` already are kept.
+
+    Raises:
+        ValueError: there is no such profile.
+        NumericsError: a backend runs under the other profile already; `XLA_FLAGS` holds a flag that
+            contradicts `strict`; or `strict` cannot hold on this kind of machine.
+
+    Example:
+        >>> numerics("native")
+        >>> current_profile()
+        'native'
+    """
+    global _added
+    if profile not in ("native", "strict"):
+        raise ValueError(f'there is no numerics profile {profile!r}, only "native" and "strict"')
+    if _backend_runs():
+        if current_profile() != profile:
+            raise NumericsError(
+                f"numerics profile {profile!r} comes too late: JAX has started a backend under "
+                f"{current_profile()!r}, and XLA reads its flags once. Choose the profile before "
+                "anything runs or asks for devices, at best with --jaxtap-numerics or the ini "
+                "option jaxtap_numerics"
+            )
+        return
+    present = os.environ.get("XLA_FLAGS", "")
+    if profile == "strict":
+        missing = _missing_flags(present)
+        if missing:
+            _added = f" {missing}"
+            os.environ["XLA_FLAGS"] = (present + _added).lstrip()
+    elif _added:
+        os.environ["XLA_FLAGS"] = present.replace(_added.lstrip(), "").rstrip()
+        _added = ""
+
+
+def current_profile() -> Profile:
+    """The profile that holds: of the backend that runs, or of one that would start now.
+
+    `"strict"` only where it keeps its promise: on the CPU backend of an x86-64 machine, whoever set
+    the flags.
+    """
+    if _backend_runs():
+        import jax
+
+        from jaxtap_core._compat import parsed_xla_options
+
+        passes, isa, fast_math = parsed_xla_options()
+        strict = _is_strict(passes, isa, fast_math) and jax.default_backend() == "cpu"
+    else:
+        flags = _parse(os.environ.get("XLA_FLAGS", ""))
+        strict = _is_strict(
+            ",".join(flags.get("xla_disable_hlo_passes", [])),
+            flags.get("xla_cpu_max_isa", [""])[-1],
+            _is_on(flags.get(_FAST_MATH, ["false"])[-1]),
+        )
+    return "strict" if strict and _is_x86() else "native"
+
+
+def _is_strict(disabled_passes: str, isa: str, fast_math: bool) -> bool:
+    return "algsimp" in disabled_passes.split(",") and isa.upper() == "AVX" and not fast_math
+
+
+def _missing_flags(present: str) -> str:
+    """What has to be added to `XLA_FLAGS` for `strict`; an error where that cannot work."""
+    if not _is_x86():
+        raise NumericsError(
+            f"numerics profile 'strict' cannot hold on {platform.machine()}: its CPUs always fuse "
+            "multiply-add, and XLA has no switch against that. Use 'native'; identity='certified' "
+            "gives production's bits there too"
+        )
+    chosen = os.environ.get("JAX_PLATFORMS", "").split(",")[0]
+    if chosen not in ("", "cpu"):
+        raise NumericsError(
+            f"numerics profile 'strict' holds on CPU alone, but JAX_PLATFORMS={chosen} selects "
+            "another backend. Use 'native', or JAX_PLATFORMS=cpu"
+        )
+    if present.strip() and not present.lstrip().startswith("--"):
+        raise NumericsError(
+            f"XLA_FLAGS={present} names a file, to which nothing can be added. Put the flags of "
+            f"numerics profile 'strict' there: {_spelled(_STRICT)}"
+        )
+    flags = _parse(present)
+    if _is_on(flags.get(_FAST_MATH, ["false"])[-1]):
+        raise _conflict(f"--{_FAST_MATH}=false", f"--{_FAST_MATH}={flags[_FAST_MATH][-1]}")
+    missing = {}
+    for name, value in _STRICT.items():
+        values = flags.get(name, [])
+        if name in _LISTS:
+            if value not in ",".join(values).split(","):
+                missing[name] = value
+        elif not values:
+            missing[name] = value
+        elif values[-1].upper() != value:
+            raise _conflict(f"--{name}={value}", f"--{name}={values[-1]}")
+    return _spelled(missing)
+
+
+def _conflict(needed: str, present: str) -> NumericsError:
+    return NumericsError(
+        f"numerics profile 'strict' needs {needed}, but XLA_FLAGS has {present}. "
+        "Remove that flag, or use 'native'"
+    )
+
+
+def _parse(flags: str) -> dict[str, list[str]]:
+    """The values given to each flag, in order; a flag without a value has an empty one."""
+    parsed: dict[str, list[str]] = {}
+    for token in shlex.split(flags):
+        name, _, value = token.removeprefix("--").partition("=")
+        parsed.setdefault(name, []).append(value)
+    return parsed
+
+
+def _spelled(flags: dict[str, str]) -> str:
+    return " ".join(f"--{name}={value}" for name, value in flags.items())
+
+
+def _is_on(value: str) -> bool:
+    """A boolean flag as XLA reads it: given without a value it is on."""
+    return value.lower() in ("", "1", "true")
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _backend_runs() -> bool:
+    """Whether XLA has read its flags. Without JAX nothing can have, and asking would import it."""
+    if "jax" not in sys.modules:
+        return False
+    from jaxtap_core._compat import backends_are_initialized
+
+    return backends_are_initialized()

@@ -1,0 +1,282 @@
+"""The rewriting itself: evaluates a program under its plan, so that tracing the evaluation gives the observed program.
+
+Equations without a plan are bound again as they are, under the settings they were built with. For the others the
+registry in ``jaxtap_core.rules`` knows how each kind of primitive is rebuilt. The observer keeps what the rules need:
+the loop counters, which lanes are active, and the states (buffers, verdicts) that are threaded through every loop and
+branch around the sites they belong to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxtap_core import _compat, emit
+from jaxtap_core.nonfinite import any_bad, has_bad
+from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Plan, Site
+from jaxtap_core.settings import Settings
+from jaxtap_core.structure import call_of
+from jaxtap_core.taps import Tap
+
+Rule = Callable[["Observer", Any, EqnPlan, list[Any]], list[Any]]
+
+
+class Verdicts(NamedTuple):
+    """What the gate found at one place: ``count`` entries; a row holds step vector, then a verdict a leaf (and lane).
+
+    For a loop the verdict is the step at which the leaf first held a NaN, or a negative number; for a primitive it is
+    0 or 1.
+    """
+
+    count: Any
+    rows: Any
+
+
+class Receivers(NamedTuple):
+    """The host's end of the emissions of one program."""
+
+    live: Callable[[Site], Callable[..., None]]
+    flush: Callable[[Site], Callable[..., None]]
+
+
+class Observer:
+    """Evaluates one program under its plan.
+
+    Args:
+        plan: what is observed.
+        settings: of the lens.
+        receivers: where emissions go.
+        run: int32 scalar that tells runs of the program apart on the host.
+        flushing: whether buffers that may overflow are flushed; else what does not fit is only counted.
+        inside: whether an outer transformation is being traced: then every site is live, and each event carries
+            whether its lane ran.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        receivers: Receivers,
+        run: Any,
+        *,
+        flushing: bool = False,
+        inside: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.plan = plan
+        self.inside = inside
+        self._receivers = receivers
+        self._run = run
+        self._flushing = flushing
+        self._steps: list[Any] = []
+        self._active: list[Any] = []
+        self.states: dict[int, Any] = {}
+        for site in plan.sites.values():
+            if not site.live:
+                self.states[site.number] = emit.empty(site, site.capacity(settings.buffer_bytes))
+        for check in plan.checks.values():
+            self.states[check.number] = _no_verdicts(check)
+
+    # -- evaluation
+
+    def evaluate(self, level: Level, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+        """Outputs of ``jaxpr`` on ``args``, with everything in ``level`` observed."""
+        from jaxtap_core.rules import RULES
+
+        inner, consts = _compat.body_of(jaxpr)
+        env: dict[Any, Any] = dict(zip(inner.constvars, consts, strict=True))
+        env.update(zip(inner.invars, args, strict=True))
+        read = lambda atom: atom.val if isinstance(atom, _compat.Literal) else env[atom]
+        for position, eqn in enumerate(inner.eqns):
+            values = [read(atom) for atom in eqn.invars]
+            plan = level.plans.get(position)
+            if plan is not None and plan.drop:
+                continue
+            with _compat.equation_context(eqn):
+                if plan is not None and plan.levels:
+                    name = "call" if call_of(eqn) is not None else eqn.primitive.name
+                    outs = RULES[name](self, eqn, plan, values)
+                else:
+                    outs = eqn.primitive.bind(*values, **_compat.bind_params(eqn))
+                    if not eqn.primitive.multiple_results:
+                        outs = [outs]
+                if plan is not None:
+                    self._observe_primitive(plan, values, outs)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(atom) for atom in inner.outvars]
+
+    # -- loops
+
+    @contextmanager
+    def in_loop(self, step: Any, active: Any = None) -> Iterator[None]:
+        """What is observed meanwhile happens at ``step`` of a loop, in the lanes of ``active``."""
+        self._steps.append(step)
+        self._active.append(active if active is not None else self.active)
+        try:
+            yield
+        finally:
+            self._steps.pop()
+            self._active.pop()
+
+    @property
+    def active(self) -> Any:
+        """Which lanes are running, or ``None`` where nothing tells lanes apart."""
+        return self._active[-1] if self._active else None
+
+    @contextmanager
+    def borrow(self, states: dict[int, Any]) -> Iterator[None]:
+        """Meanwhile the states are those that a loop or a branch carries."""
+        outer = {number: self.states[number] for number in states}
+        self.states.update(states)
+        try:
+            yield
+        finally:
+            self.states.update(outer)
+
+    def states_of(self, levels: Sequence[Level], plan: EqnPlan) -> dict[int, Any]:
+        """The states that must be threaded through a loop or branch with these inner programs."""
+        numbers = set(itertools.chain.from_iterable(level.states for level in levels))
+        for site in (plan.carry, plan.output):
+            if site is not None and not site.live:
+                numbers.add(site.number)
+        return {number: self.states[number] for number in sorted(numbers)}
+
+    # -- sites
+
+    def visit(self, site: Site | None, values: Callable[[], Sequence[Any]]) -> None:
+        """A site is passed: take what is selected of ``values()``, if this step is sampled."""
+        if site is None:
+            return
+        every = self.settings.sample_every
+        if every == 1 or not self._steps:
+            self._take(site, values())
+        else:
+            sampled = self._steps[-1] % every == 0
+            self._when(sampled, site, values)
+
+    def _when(self, condition: Any, site: Site, values: Callable[[], Sequence[Any]]) -> None:
+        if site.live:
+
+            def send() -> None:
+                self._take(site, values(), condition if self.inside else None)
+
+            lax.cond(condition, send, lambda: None)
+            return
+        before = self.states[site.number]
+
+        def take() -> Any:
+            self._take(site, values())
+            after, self.states[site.number] = self.states[site.number], before
+            return after
+
+        self.states[site.number] = lax.cond(condition, take, lambda: before)
+
+    def _take(self, site: Site, values: Sequence[Any], condition: Any = None) -> None:
+        leaves = site.selection.reduce(values)
+        steps = self._step_vector()
+        active = self.active
+        if site.live:
+            if condition is not None:
+                active = condition if active is None else active & condition
+            receiver = self._receivers.live(site)
+            emit.emit(self._run, steps, active, leaves, receiver)
+            return
+        buffer = emit.append(self.states[site.number], steps, active, leaves)
+        bytes_ = self.settings.buffer_bytes
+        if self._flushing and site.can_overflow(bytes_):
+            buffer = emit.flush_when_full(
+                buffer, site.capacity(bytes_), self._run, self._receivers.flush(site)
+            )
+        self.states[site.number] = buffer
+
+    def _step_vector(self) -> Any:
+        if not self._steps:
+            return jnp.zeros((0,), jnp.int32)
+        return jnp.stack(self._steps)
+
+    # -- primitives
+
+    def _observe_primitive(self, plan: EqnPlan, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        for site in plan.sites:
+            assert site.tap is not None
+            tap = self.settings.taps[site.tap]
+            if tap.mode == "nan":
+                self._watch(site, tap, outs)
+            else:
+                self.visit(site, lambda: outs)
+        if plan.check is not None and plan.check.kind == "primitive":
+            self._check_primitive(plan.check, ins, outs)
+
+    def _watch(self, site: Site, tap: Tap, outs: Sequence[Any]) -> None:
+        watched = [x for x in site.selection.reduce(outs) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        if not watched:
+            return
+        hit = self._bad_somewhere(watched, site.lanes, inf=tap.inf)
+        every = self.settings.sample_every
+        if every > 1 and self._steps:
+            hit = hit & (self._steps[-1] % every == 0)
+        self._when(hit, site, lambda: outs)
+
+    def _bad_somewhere(self, arrays: Sequence[Any], lanes: tuple[int, ...], *, inf: bool) -> Any:
+        """Whether any array holds a NaN in a lane that is running."""
+        if not lanes or self.active is None:
+            return any_bad(arrays, inf=inf)
+        hit = jnp.zeros((), bool)
+        for x in arrays:
+            if x.shape[: len(lanes)] == lanes:
+                hit = hit | jnp.any(has_bad(x, inf=inf, keep=len(lanes)) & self.active)
+            else:
+                hit = hit | has_bad(x, inf=inf)
+        return hit
+
+    # -- the gate
+
+    def bad_leaves(self, check: Check, arrays: Sequence[Any]) -> list[Any]:
+        """One verdict for each array: a boolean, or one for each lane of a loop that tells its lanes apart."""
+        inf = self.settings.inf
+        if check.lanes or self.active is None:
+            return [has_bad(x, inf=inf, keep=len(check.lanes)) for x in arrays]
+        return [self._bad_somewhere([x], self.active.shape, inf=inf) for x in arrays]
+
+    def note(self, check: Check, verdicts: Sequence[Any], hit: Any) -> None:
+        """Enter one row of verdicts (int32 each, or one for each lane) where ``hit``."""
+        state = self.states[check.number]
+
+        def enter() -> Verdicts:
+            parts = [self._step_vector(), *(jnp.ravel(v).astype(jnp.int32) for v in verdicts)]
+            row = jnp.concatenate(parts)
+            at = jnp.minimum(state.count, GATE_ROWS - 1)
+            rows = lax.cond(
+                state.count < GATE_ROWS,
+                lambda: lax.dynamic_update_index_in_dim(state.rows, row, at, 0),
+                lambda: state.rows,
+            )
+            return Verdicts(state.count + 1, rows)
+
+        self.states[check.number] = lax.cond(hit, enter, lambda: state)
+
+    def _check_primitive(self, check: Check, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        fresh = ~any_bad([x for x in ins if not _compat.is_ref(getattr(x, "aval", None))], inf=self.settings.inf)
+        bad = []
+        for i in check.indices:
+            lanes = check.lanes if outs[i].shape[: len(check.lanes)] == check.lanes else ()
+            verdict = self._bad_somewhere([outs[i]], lanes, inf=self.settings.inf)
+            bad.append(verdict & fresh)
+        hit = bad[0]
+        for verdict in bad[1:]:
+            hit = hit | verdict
+        self.note(check, bad, hit)
+
+
+def _no_verdicts(check: Check) -> Verdicts:
+    lanes = 1
+    for size in check.lanes if check.kind != "primitive" else ():
+        lanes *= size
+    depth = check.depth if check.kind == "primitive" else check.depth - 1
+    width = depth + lanes * len(check.names)
+    return Verdicts(jnp.int32(0), jnp.zeros((GATE_ROWS, width), jnp.int32))

@@ -1,0 +1,469 @@
+"""The plan of one program: what is observed where, decided from the jaxpr alone before anything is rewritten.
+
+A `Level` is one jaxpr with the calls in it looked through. It holds a plan for every equation that is observed, or
+that contains something observed; all other equations are left as they are. Each place from which values come is a
+`Site`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.address import Numbering, built_by_jax, join, phase_of, source_of
+from jaxtap_core.events import Kind, Phase
+from jaxtap_core.leaves import Leaves, carry_leaves, output_names
+from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outputs, select_values
+from jaxtap_core.settings import Settings
+from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
+
+START_ROWS = 16384  # rows of a buffer whose final length is not known; it is flushed when they do not suffice
+GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
+
+# Callbacks for debugging: they give nothing back, so that a replica can do without them.
+DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
+
+
+@dataclass(eq=False)
+class Site:
+    """One place from which values come.
+
+    Attributes:
+        number: identifies the site within its program.
+        path, kind, total, depth, phase, source: as in `TapEvent`; ``depth`` is the number of enclosing loops.
+        selection: what is taken of the values there.
+        lanes: shape of the activity mask of the innermost loop batched over its predicate, ``()`` for none.
+        bound: how many events one run can bring at most, ``None`` where that is not known.
+        tap: which of the lens's taps a primitive site belongs to, else ``None``.
+        live: whether values go to the host as they come.
+    """
+
+    number: int
+    path: str
+    kind: Kind
+    total: int | None
+    depth: int
+    phase: Phase
+    source: str
+    selection: Selection
+    lanes: tuple[int, ...]
+    bound: int | None
+    live: bool
+    tap: int | None = None
+
+    def row_bytes(self) -> int:
+        """Bytes that one event takes on the device."""
+        leaves = sum(
+            int(np.prod(shape)) * np.dtype(dtype).itemsize
+            for shape, dtype in zip(self.selection.shapes, self.selection.dtypes, strict=True)
+        )
+        return leaves + 4 * self.depth + int(np.prod(self.lanes)) * bool(self.lanes)
+
+    def capacity(self, buffer_bytes: int) -> int:
+        """Rows of the device buffer: all events where they fit, else as many as may be held at once."""
+        most = max(1, buffer_bytes // max(1, self.row_bytes()))
+        return min(most, self.bound if self.bound is not None else START_ROWS)
+
+    def can_overflow(self, buffer_bytes: int) -> bool:
+        """Whether a run may bring more events than the buffer holds."""
+        return self.bound is None or self.bound > self.capacity(buffer_bytes)
+
+
+@dataclass(eq=False)
+class Check:
+    """A place where the gate looks for NaN (or Inf): the carries and outputs of a loop, or one primitive.
+
+    Attributes:
+        names: of the leaves looked at; ``indices``: their place among the loop's carries (then outputs), or among
+            the primitive's outputs. ``carries`` of them are carries.
+        lanes: as in `Site`; one verdict a lane.
+    """
+
+    number: int
+    kind: Kind
+    path: str
+    total: int | None
+    depth: int
+    phase: Phase
+    source: str
+    names: tuple[str, ...]
+    indices: tuple[int, ...]
+    carries: int
+    lanes: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Level:
+    """Plans of the equations of one jaxpr, by their position, and the numbers of all stateful sites inside."""
+
+    plans: dict[int, EqnPlan] = field(default_factory=dict)
+    states: list[int] = field(default_factory=list)
+    has_live: bool = False
+
+    def add(self, position: int, plan: EqnPlan, inner: Iterable[Level] = ()) -> None:
+        """Enter the plan of one equation."""
+        self.plans[position] = plan
+        for level in inner:
+            self.states += level.states
+            self.has_live |= level.has_live
+
+
+@dataclass(eq=False)
+class EqnPlan:
+    """What happens at one equation.
+
+    Attributes:
+        path: address of a loop or branch (empty for calls and primitives).
+        levels: the inner programs: of a call one, of a scan one, of a while predicate and body, of a branch all.
+        sites: primitive sites on the equation's outputs.
+        carry, output: sites of a loop.
+        leaves: the carry leaves of a loop.
+        check: the gate's check.
+        drop: whether the equation is left out (a debug callback in a replica).
+    """
+
+    path: str = ""
+    levels: tuple[Level, ...] = ()
+    sites: tuple[Site, ...] = ()
+    carry: Site | None = None
+    output: Site | None = None
+    leaves: Leaves | None = None
+    check: Check | None = None
+    drop: bool = False
+
+
+@dataclass(eq=False)
+class Plan:
+    """The plan of a whole program.
+
+    ``misfits`` are the loops that the selection did not fit, with their leaves; ``fitted`` counts those it did.
+    """
+
+    level: Level
+    sites: dict[int, Site]
+    checks: dict[int, Check]
+    misfits: list[Misfit]
+    fitted: int
+    loops: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing in the program is observed."""
+        return not self.level.plans
+
+    @property
+    def live(self) -> bool:
+        """Whether any site talks to the host while the program runs."""
+        return any(site.live for site in self.sites.values())
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the planner stands: address, enclosing loops, and what is inherited from them."""
+
+    prefix: str = ""
+    depth: int = 0
+    total: int | None = None
+    bound: int | None = 1
+    phase: Phase = "forward"
+    source: str = ""
+    lanes: tuple[int, ...] = ()
+
+
+class Planner:
+    """Walks one program and enters what is observed.
+
+    Args:
+        settings: what the lens is asked to do.
+        replica: whether debug callbacks are left out.
+    """
+
+    def __init__(self, settings: Settings, *, replica: bool = False, inside: bool = False) -> None:
+        self.settings = settings
+        self.replica = replica
+        self.inside = inside
+        self.sites: dict[int, Site] = {}
+        self.checks: dict[int, Check] = {}
+        self.misfits: list[Misfit] = []
+        self.fitted = 0
+        self.loops = 0
+        self._numbers = itertools.count()
+
+    def plan(self, jaxpr: Any, source: str) -> Plan:
+        """The plan of the program ``jaxpr``; ``source`` stands in where JAX kept no line."""
+        level = self._level(jaxpr, Numbering(), _Place(source=source))
+        return Plan(level, self.sites, self.checks, self.misfits, self.fitted, self.loops)
+
+    # -- walking
+
+    def _level(self, jaxpr: Any, numbering: Numbering, place: _Place) -> Level:
+        level = Level()
+        for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
+            name = eqn.primitive.name
+            path = ""
+            if name in LOOPS:
+                path = self._loop(level, position, eqn, numbering, place)
+            elif name == BRANCHES:
+                path = self._branches(level, position, eqn, numbering, place)
+            elif (call := call_of(eqn)) is not None:
+                self._call(level, position, eqn, call, numbering, place)
+            elif self.replica and name in DEBUG_PRIMITIVES:
+                level.add(position, EqnPlan(drop=True))
+            self._primitive(level, position, eqn, path or join(place.prefix, numbering.primitive(name)), place)
+        return level
+
+    def _at(self, eqn: Any, place: _Place) -> _Place:
+        return replace(
+            place,
+            phase=phase_of(eqn.source_info, place.phase),
+            source=source_of(eqn.source_info, place.source),
+        )
+
+    def _call(
+        self, level: Level, position: int, eqn: Any, call: Call, numbering: Numbering, place: _Place
+    ) -> None:
+        if self.inside and eqn.primitive.name.startswith("custom_"):
+            return  # an outer transformation still needs the custom rule
+        inner = self._level(call.jaxpr, numbering, self._at(eqn, place))
+        if inner.plans:
+            level.add(position, EqnPlan(levels=(inner,)), (inner,))
+
+    def _branches(
+        self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place
+    ) -> str:
+        here = self._at(eqn, place)
+        path = join(place.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
+        levels = tuple(
+            self._level(branch, Numbering(), replace(here, prefix=f"{path}/b{i}"))
+            for i, branch in enumerate(eqn.params["branches"])
+        )
+        if any(inner.plans for inner in levels):
+            level.add(position, EqnPlan(path=path, levels=levels), levels)
+        return path
+
+    def _loop(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> str:
+        self.loops += 1
+        here = self._at(eqn, place)
+        library = built_by_jax(eqn.source_info)
+        path = join(place.prefix, numbering.structure(eqn.primitive.name, library))
+        scan = Scan.of(eqn) if eqn.primitive.name == "scan" else None
+        total = scan.length if scan is not None else None
+        inside = replace(here, prefix=path, depth=place.depth + 1, total=total)
+        if scan is not None:
+            inside = replace(inside, bound=None if place.bound is None else place.bound * scan.length)
+            levels = (self._level(scan.jaxpr, Numbering(), inside),)
+        else:
+            loop = While.of(eqn)
+            inside = replace(inside, bound=None, lanes=loop.lanes or place.lanes)
+            levels = (
+                self._level(loop.predicate, Numbering(), replace(inside, prefix=f"{path}/pred")),
+                self._level(loop.body, Numbering(), inside),
+            )
+        plan = EqnPlan(path=path, levels=levels)
+        if self._emits(path, eqn, inside.depth):
+            self._loop_sites(plan, eqn, inside, library)
+        if self.settings.level is not None and self.settings.level.name in ("escape", "born"):
+            plan.check = self._loop_check(eqn, path, inside)
+        if any(inner.plans for inner in levels) or plan.carry or plan.output or plan.check:
+            level.add(position, plan, levels)
+            for site in (plan.carry, plan.output):
+                if site is not None:
+                    self._enter(level, site)
+            if plan.check is not None:
+                level.states.append(plan.check.number)
+        return path
+
+    def _emits(self, path: str, eqn: Any, depth: int) -> bool:
+        settings = self.settings
+        if not (settings.emits_carry or settings.emits_outputs):
+            return False
+        if eqn.primitive.name not in settings.ops:
+            return False
+        if settings.max_depth is not None and depth > settings.max_depth:
+            return False
+        if settings.where is None:
+            return True
+        try:
+            return bool(settings.where(path))
+        except Exception as error:
+            raise ValueError(
+                f"the path filter where={_name(settings.where)} raised {error!r} for the path {path!r}; "
+                "it gets the address of a loop and says True or False"
+            ) from error
+
+    # -- sites
+
+    def _enter(self, level: Level, site: Site) -> None:
+        self.sites[site.number] = site
+        if site.live:
+            level.has_live = True
+        else:
+            level.states.append(site.number)
+
+    def _number(self) -> int:
+        return next(self._numbers)
+
+    def _site(self, path: str, kind: Kind, place: _Place, selection: Selection, live: bool, tap: int | None = None) -> Site:
+        bound = place.bound
+        every = self.settings.sample_every
+        if bound is not None and place.total is not None and every > 1 and place.total:
+            bound = bound // place.total * -(-place.total // every)
+        return Site(
+            number=self._number(),
+            path=path,
+            kind=kind,
+            total=place.total,
+            depth=place.depth,
+            phase=place.phase,
+            source=place.source,
+            selection=selection,
+            lanes=place.lanes,
+            bound=bound,
+            live=live or self.inside,
+            tap=tap,
+        )
+
+    def _loop_sites(self, plan: EqnPlan, eqn: Any, place: _Place, library: bool) -> None:
+        settings, path = self.settings, plan.path
+        leaves = plan.leaves = carry_leaves(eqn)
+        if settings.emits_carry:
+            chosen = select_leaves(settings.select, leaves.names, _leaf_avals(eqn, leaves), path)
+            if isinstance(chosen, Selection):
+                self.fitted += 1
+                plan.carry = self._site(path, "carry", place, chosen, settings.live_carry)
+                if not leaves.ordered and callable(settings.select):
+                    warnings.warn(
+                        f"jaxtap: {path}: the user's order of the carry leaves is not known; they are given as "
+                        f"{list(leaves.names)}",
+                        stacklevel=2,
+                    )
+            elif not library:
+                self.misfits.append(chosen)
+        if settings.emits_outputs and eqn.primitive.name == "scan":
+            avals = _output_avals(eqn)
+            chosen = select_outputs(settings.select_ys, output_names(eqn), avals, path)
+            if isinstance(chosen, Selection):
+                self.fitted += 1
+                plan.output = self._site(path, "output", place, chosen, settings.live_outputs)
+            elif not library:
+                self.misfits.append(chosen)
+
+    def _primitive(self, level: Level, position: int, eqn: Any, path: str, place: _Place) -> None:
+        name = eqn.primitive.name
+        structural = name in LOOPS or name == BRANCHES or call_of(eqn) is not None
+        taps = [
+            (i, tap)
+            for i, tap in enumerate(self.settings.taps)
+            if tap.fits(name) and not (structural and tap.primitives == "*")
+        ]
+        watched = (
+            self.settings.level is not None and self.settings.level.watches(name) and _can_be_born(eqn)
+        )
+        if not (taps or watched):
+            return
+        here = self._at(eqn, place)
+        plan = level.plans.get(position) or EqnPlan()
+        avals = [var.aval for var in eqn.outvars]
+        for number, tap in taps:
+            selection = select_values(tap, avals, path)
+            if selection is None:
+                continue
+            site = self._site(path, "primitive", here, selection, tap.live, number)
+            plan.sites += (site,)
+            self._enter(level, site)
+        if watched:
+            plan.check = Check(
+                number=self._number(),
+                kind="primitive",
+                path=path,
+                total=place.total,
+                depth=place.depth,
+                phase=here.phase,
+                source=here.source,
+                names=tuple(f"out[{i}]" for i in _inexact(avals)),
+                indices=tuple(_inexact(avals)),
+                carries=0,
+                lanes=place.lanes,
+            )
+            self.checks[plan.check.number] = plan.check
+            level.states.append(plan.check.number)
+        if plan.sites or plan.check:
+            level.plans[position] = plan
+
+    def _loop_check(self, eqn: Any, path: str, place: _Place) -> Check | None:
+        carry_avals = _carry_avals(eqn)
+        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
+        carries = _inexact(carry_avals)
+        leaves = [names.get(i, f"carry[{i}]") for i in carries]
+        outputs: list[int] = []
+        if eqn.primitive.name == "scan":
+            outputs = _inexact(_output_avals(eqn))
+            out_names = output_names(eqn)
+            leaves += [out_names[i] for i in outputs]
+        if not leaves:
+            return None
+        check = Check(
+            number=self._number(),
+            kind="carry",
+            path=path,
+            total=place.total,
+            depth=place.depth,
+            phase=place.phase,
+            source=place.source,
+            names=tuple(leaves),
+            indices=tuple(carries + outputs),
+            carries=len(carries),
+            lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
+        )
+        self.checks[check.number] = check
+        return check
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _is_inexact(aval: Any) -> bool:
+    return hasattr(aval, "dtype") and jnp.issubdtype(aval.dtype, jnp.inexact)
+
+
+def _inexact(avals: Sequence[Any]) -> list[int]:
+    return [i for i, aval in enumerate(avals) if _is_inexact(aval) and 0 not in aval.shape]
+
+
+def _can_be_born(eqn: Any) -> bool:
+    """Whether an equation computes something: a NaN can be born there, not only moved or carried by a loop."""
+    return (
+        eqn.primitive.name not in (*LOOPS, BRANCHES)
+        and call_of(eqn) is None
+        and bool(_inexact([var.aval for var in eqn.outvars]))
+    )
+
+
+def _carry_avals(eqn: Any) -> list[Any]:
+    if eqn.primitive.name == "scan":
+        return [var.aval for var in eqn.outvars[: Scan.of(eqn).num_carry]]
+    return [var.aval for var in eqn.outvars]
+
+
+def _output_avals(eqn: Any) -> list[Any]:
+    """Avals of one step's outputs: those of the body, without the axis of steps."""
+    scan = Scan.of(eqn)
+    return [var.aval for var in _compat.body_of(scan.jaxpr).jaxpr.outvars[scan.num_carry :]]
+
+
+def _leaf_avals(eqn: Any, leaves: Leaves) -> list[Any]:
+    if eqn.primitive.name == "scan":
+        consts, carry, _ = Scan.of(eqn).split([atom.aval for atom in eqn.invars])
+    else:
+        _, consts, carry = While.of(eqn).split([atom.aval for atom in eqn.invars])
+    return leaves.values(consts, carry)
+

@@ -1,0 +1,323 @@
+"""Observed programs: each is planned and rewritten once, then found again and only run.
+
+A program that was jitted is known by its jaxpr object (held weakly: when JAX forgets it, so do we). An eager loop is
+known by its primitive, parameters and the types of its operands. The rewritten program is bound with the parameters
+of production (name, donation, shardings, compiler options), so that it compiles like production and only once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat, emit
+from jaxtap_core.address import source_of
+from jaxtap_core.keys import Same
+from jaxtap_core.observer import Observer, Receivers
+from jaxtap_core.plan import DEBUG_PRIMITIVES, Plan, Planner, Site
+from jaxtap_core.receive import Receiver
+from jaxtap_core.settings import Settings
+
+EAGER_PROGRAMS = 512  # eager loops whose rewritten program is kept, least recently used dropped first
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one program: tells its emissions where to go."""
+
+    number: int
+    receiver: Receiver
+    program: str
+    call: int
+
+
+_numbers = itertools.count(1)
+_runs: dict[int, Run] = {}
+
+
+def open_run(receiver: Receiver, program: str, call: int) -> Run:
+    """A run whose emissions go to ``receiver`` until it is closed."""
+    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call)
+    _runs[run.number] = run
+    return run
+
+
+def close_run(run: Run) -> None:
+    """Nothing more will come from ``run``."""
+    _runs.pop(run.number, None)
+
+
+def _receive_live(
+    site: Site, number: int, steps: Any, lane: Any, active: Any, leaves: Any, phase: str, now: float
+) -> None:
+    run = _runs.get(number)
+    if run is not None:
+        run.receiver.live(site, run.program, run.call, steps, lane, active, leaves, phase, now)
+
+
+def receivers() -> Receivers:
+    """The host's ends of a program's emissions: they go to whichever run they name."""
+
+    def flushed(site: Site) -> Any:
+        def receive(number: int, buffer: emit.Buffer) -> None:
+            run = _runs.get(number)
+            if run is not None:
+                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps))
+
+        return emit.flush_receiver(site, receive)
+
+    return Receivers(lambda site: emit.live_receiver(site, _receive_live), flushed)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A rewritten program: its jaxpr, how its extra outputs fold back into states, and the parameters it binds with."""
+
+    jaxpr: Any
+    tree: Any
+    params: dict[str, Any]
+    takes_run: bool
+    # the rewritten program as a function, for eager primitives; jitted ones are bound with production's parameters
+    function: Any = None
+
+    def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
+        """Outputs of the program and the states of its sites."""
+        operands = [np.int32(number), *args] if self.takes_run else list(args)
+        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
+            if self.function is not None:
+                outs = self.function(*operands)
+            else:
+                if self.takes_run:
+                    operands[0] = jnp.asarray(operands[0])
+                outs = _compat.jit_p.bind(*operands, **self.params)
+        return list(outs[:outputs]), jax.tree.unflatten(self.tree, outs[outputs:])
+
+
+class Program:
+    """One program of production, as one lens sees it.
+
+    Args:
+        jaxpr: the program.
+        params: of the ``jit`` equation; ``None`` for an eager primitive.
+        name: of the jitted function or the primitive.
+        settings: of the lens.
+        source: the user's line that called it.
+    """
+
+    def __init__(
+        self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
+        self.donates = params is not None and any(params["donated_invars"])
+        self.effects = _effects(jaxpr)
+        self.debug_only = self.effects <= DEBUG_PRIMITIVES
+        self._params = None if params is None else {k: v for k, v in params.items() if k != "jaxpr"}
+        self._source = source
+        self._plans: dict[bool, Plan] = {}
+        self._variants: dict[tuple[bool, bool], Variant] = {}
+        self.overflowed = False
+        self.misfits_told = False
+        self.plan = self.plan_of(jaxpr, replica=False)
+
+    def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
+        """The plan; that of a replica leaves debug callbacks out."""
+        replica = replica and bool(self.effects)
+        if replica not in self._plans:
+            planner = Planner(self.settings, replica=replica)
+            self._plans[replica] = planner.plan(jaxpr, self._source)
+        return self._plans[replica]
+
+    @property
+    def may_overflow(self) -> bool:
+        """Whether some buffer of the program may run full."""
+        return any(
+            not site.live and site.can_overflow(self.settings.buffer_bytes)
+            for site in self.plan.sites.values()
+        )
+
+    @property
+    def overflow_is_certain(self) -> bool:
+        """Whether a buffer must be flushed whatever happens, since the number of events is known to exceed it."""
+        budget = self.settings.buffer_bytes
+        return any(
+            not site.live and site.bound is not None and site.can_overflow(budget)
+            for site in self.plan.sites.values()
+        )
+
+    def variant(self, jaxpr: Any, args: Sequence[Any], *, replica: bool, flushing: bool) -> Variant:
+        """The rewritten program; ``jaxpr`` is production's, which is not kept."""
+        key = (replica, flushing)
+        if key not in self._variants:
+            self._variants[key] = self._build(jaxpr, args, replica=replica, flushing=flushing)
+        return self._variants[key]
+
+    def _build(self, jaxpr: Any, args: Sequence[Any], *, replica: bool, flushing: bool) -> Variant:
+        plan = self.plan_of(jaxpr, replica=replica)
+        takes_run = plan.live or flushing
+        ends = receivers()
+        tree: list[Any] = []
+
+        def observed(*operands: Any) -> list[Any]:
+            run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
+            observer = Observer(plan, self.settings, ends, run, flushing=flushing)
+            outs = observer.evaluate(plan.level, jaxpr, inputs)
+            extra, structure = jax.tree.flatten(observer.states)
+            tree.append(structure)
+            return [*outs, *extra]
+
+        operands = [jnp.int32(0), *args] if takes_run else list(args)
+        with _compat.set_current_trace(_compat.eval_trace):
+            new = jax.make_jaxpr(observed)(*operands)
+        if self._params is None:
+            function = jax.jit(_compat.jaxpr_as_fun(new))
+            return Variant(new, tree[-1], {}, takes_run, function)
+        extra = len(_compat.body_of(new).jaxpr.outvars) - self.outputs
+        return Variant(new, tree[-1], self._bind_params(jaxpr, new, extra, takes_run, replica), takes_run)
+
+    def _bind_params(
+        self, jaxpr: Any, new: Any, extra: int, takes_run: bool, replica: bool
+    ) -> dict[str, Any]:
+        assert self._params is not None
+        params = dict(self._params)
+        donated = _usable_donations(jaxpr, params["donated_invars"], replica)
+        lead = 1 if takes_run else 0
+        params.update(
+            jaxpr=new,
+            donated_invars=(False,) * lead + donated,
+            in_shardings=(_compat.UNSPECIFIED,) * lead + tuple(params["in_shardings"]),
+            in_layouts=(None,) * lead + tuple(params["in_layouts"]),
+            out_shardings=tuple(params["out_shardings"]) + (_compat.UNSPECIFIED,) * extra,
+            out_layouts=tuple(params["out_layouts"]) + (None,) * extra,
+        )
+        return params
+
+
+def _usable_donations(jaxpr: Any, donated: Sequence[bool], replica: bool) -> tuple[bool, ...]:
+    """Which donations production can use: each needs an output of its type. An extra output must not take another.
+
+    Replicas never donate: production still needs the arguments.
+    """
+    if replica:
+        return (False,) * len(donated)
+    inner = _compat.body_of(jaxpr).jaxpr
+    room: dict[Any, int] = {}
+    for var in inner.outvars:
+        kind = (var.aval.shape, var.aval.dtype) if hasattr(var.aval, "shape") else None
+        room[kind] = room.get(kind, 0) + 1
+    usable = []
+    for var, donate in zip(inner.invars, donated, strict=True):
+        kind = (var.aval.shape, var.aval.dtype) if hasattr(var.aval, "shape") else None
+        usable.append(donate and room.get(kind, 0) > 0)
+        if usable[-1]:
+            room[kind] -= 1
+    return tuple(usable)
+
+
+def _effects(jaxpr: Any) -> frozenset[str]:
+    """Names of the primitives with side effects in a program."""
+    found: set[str] = set()
+    inner = _compat.body_of(jaxpr).jaxpr
+    if not inner.effects:
+        return frozenset()
+
+    def walk(one: Any) -> None:
+        for eqn in _compat.body_of(one).jaxpr.eqns:
+            inners = list(_compat.sub_jaxprs(eqn.params))
+            for _, sub in inners:
+                walk(sub)
+            if eqn.effects and not inners:
+                found.add(eqn.primitive.name)
+
+    walk(jaxpr)
+    return frozenset(found)
+
+
+class Programs:
+    """All programs that were observed in this process, found by their jaxpr and by what the lens does."""
+
+    def __init__(self) -> None:
+        self._jitted: dict[int, tuple[Any, dict[Hashable, Program]]] = {}
+        self._eager: OrderedDict[Hashable, tuple[Any, Program]] = OrderedDict()
+
+    def jitted(self, params: dict[str, Any], settings: Settings, source_info: Any) -> Program:
+        """The program of a ``jit`` equation."""
+        jaxpr = params["jaxpr"]
+        number = id(jaxpr)
+        known = self._jitted.get(number)
+        if known is None or known[0]() is not jaxpr:
+            forget = lambda _, number=number: self._jitted.pop(number, None)
+            known = self._jitted[number] = (weakref.ref(jaxpr, forget), {})
+        key = (settings.device_key, params["donated_invars"], params["name"], _sharding_key(params))
+        program = known[1].get(key)
+        if program is None:
+            source = source_of(source_info())
+            program = known[1][key] = Program(jaxpr, params, params["name"], settings, source)
+        return program
+
+    def eager(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], settings: Settings, source_info: Any
+    ) -> tuple[Any, Program]:
+        """The jaxpr and program of one eager primitive."""
+        key = (
+            primitive,
+            tuple(_param_key(name, value) for name, value in params.items()),
+            tuple(_aval_key(x) for x in args),
+            settings.device_key,
+        )
+        known = self._eager.get(key)
+        if known is not None:
+            self._eager.move_to_end(key)
+            return known
+        with _compat.set_current_trace(_compat.eval_trace):
+            bind = lambda *xs: primitive.bind(*xs, **params)
+            jaxpr = jax.make_jaxpr(bind)(*args)
+        program = Program(jaxpr, None, primitive.name, settings, source_of(source_info()))
+        self._eager[key] = (jaxpr, program)
+        if len(self._eager) > EAGER_PROGRAMS:
+            self._eager.popitem(last=False)
+        return jaxpr, program
+
+
+def _sharding_key(params: dict[str, Any]) -> Hashable:
+    """Shardings and layouts of a ``jit`` equation, or nothing where the user gave none (nearly always)."""
+    given = [
+        value
+        for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts")
+        for value in params[name]
+        if value is not None and value is not _compat.UNSPECIFIED
+    ]
+    return tuple(given) + tuple(params["compiler_options_kvs"])
+
+
+def _param_key(name: str, value: Any) -> Hashable:
+    if _compat.is_jaxpr(value):
+        return name, Same(value)
+    if isinstance(value, tuple) and any(map(_compat.is_jaxpr, value)):
+        return name, tuple(Same(item) for item in value)
+    try:
+        hash(value)
+    except TypeError:
+        return name, Same(value)
+    return name, value
+
+
+def _aval_key(x: Any) -> Hashable:
+    aval = jax.typeof(x)
+    return (
+        getattr(aval, "shape", None),
+        getattr(aval, "dtype", None),
+        getattr(aval, "weak_type", None),
+    )
+
+
+PROGRAMS = Programs()

@@ -1,0 +1,98 @@
+"""``scan``: the step counter, the states and the gate's verdicts join the carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxtap_core.nonfinite import has_bad
+from jaxtap_core.structure import Scan
+
+if TYPE_CHECKING:
+    from jaxtap_core.observer import Observer
+    from jaxtap_core.plan import Check, EqnPlan
+
+NEVER, FROM_THE_START = -1, -2
+
+
+def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
+    """One event a body execution, counted from 0, also where the scan runs in reverse."""
+    scan = Scan.of(eqn)
+    consts, init, xs = scan.split(values)
+    states = observer.states_of(plan.levels, plan)
+    check = plan.check
+
+    def body(state: Any, x: Any) -> Any:
+        carry, step, firsts, states = state
+        with observer.borrow(states), observer.in_loop(step):
+            outs = observer.evaluate(plan.levels[0], scan.jaxpr, [*consts, *carry, *x])
+            new, ys = outs[: scan.num_carry], outs[scan.num_carry :]
+            if plan.leaves is not None:
+                leaves = plan.leaves
+                observer.visit(plan.carry, lambda: leaves.values(consts, new))
+            observer.visit(plan.output, lambda: ys)
+            firsts = next_firsts(observer, check, firsts, new, step)
+            after = {number: observer.states[number] for number in states}
+        return (new, step + 1, firsts, after), ys
+
+    firsts = start_firsts(observer, check, init)
+    (carry, _, firsts, after), ys = lax.scan(
+        body,
+        (init, jnp.int32(0), firsts, states),
+        xs,
+        length=scan.length,
+        reverse=scan.reverse,
+        unroll=scan.unroll,
+    )
+    observer.states.update(after)
+    if check is not None:
+        firsts = firsts + _first_bad_outputs(observer, check, ys, scan)
+        close_loop(observer, check, firsts)
+    return [*carry, *ys]
+
+
+def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> list[Any]:
+    """Before the first step: no carry is bad yet, and those that already are do not count."""
+    if check is None:
+        return []
+    entered = observer.bad_leaves(check, [init[i] for i in check.indices[: check.carries]])
+    return [jnp.where(bad, jnp.int32(FROM_THE_START), jnp.int32(NEVER)) for bad in entered]
+
+
+def next_firsts(
+    observer: Observer, check: Check | None, firsts: list[Any], carry: list[Any], step: Any, active: Any = None
+) -> list[Any]:
+    """After a step: where a carry has just turned bad, remember the step."""
+    if check is None:
+        return firsts
+    bad = observer.bad_leaves(check, [carry[i] for i in check.indices[: check.carries]])
+    if active is not None:
+        bad = [verdict & active for verdict in bad]
+    return [
+        jnp.where((first == NEVER) & verdict, step, first)
+        for first, verdict in zip(firsts, bad, strict=True)
+    ]
+
+
+def close_loop(observer: Observer, check: Check, firsts: list[Any]) -> None:
+    """After the last step: hand the verdicts of this entry of the loop to the gate."""
+    if firsts:
+        hit = jnp.stack([jnp.any(first >= 0) for first in firsts]).any()
+        observer.note(check, firsts, hit)
+
+
+def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Scan) -> list[Any]:
+    """For each per-step output the first step, in order of execution, at which it was bad."""
+    found = []
+    for i in check.indices[check.carries :]:
+        bad_at_all = observer.bad_leaves(check, [ys[i]])[0]
+
+        def search(y: Any = ys[i]) -> Any:
+            steps = has_bad(y, inf=observer.settings.inf, keep=1)
+            steps = steps[::-1] if scan.reverse else steps
+            return jnp.argmax(steps).astype(jnp.int32)
+
+        found.append(lax.cond(bad_at_all, search, lambda: jnp.int32(NEVER)))
+    return found

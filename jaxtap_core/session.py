@@ -1,0 +1,338 @@
+"""One block of observation: what happens to each program that is executed while its lens is on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxtap_core import _compat, emit
+from jaxtap_core.address import source_of
+from jaxtap_core.aside import LensError, describe, warn, warn_once
+from jaxtap_core.certify import certify
+from jaxtap_core.events import Certificate, ProgramVerdict
+from jaxtap_core.pending import Pending, Queue, held
+from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
+from jaxtap_core.receive import Receiver
+from jaxtap_core.recording import Recording
+from jaxtap_core.selection import Misfit
+from jaxtap_core.settings import Settings
+from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
+
+STRUCTURAL = frozenset({*LOOPS, BRANCHES, *CALLS})
+
+
+class Session:
+    """Executes programs under one lens and keeps what they bring.
+
+    Args:
+        settings: what is asked of the lens.
+        recording: where it goes.
+        keep: whether events are kept (a lens that is only live keeps none).
+    """
+
+    def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
+        self.settings = settings
+        self.recording = recording
+        self.receiver = Receiver(settings, recording, keep=keep)
+        self.gate_paused = 0
+        self._queue = Queue(self._settle)
+        self._verdicts: list[ProgramVerdict] = []
+        self._misfits: dict[str, Misfit] = {}
+        self._fitted = False
+        self._loops = False
+        self._task = _current_task()
+        self._certified = False
+
+    # -- execution
+
+    def execute(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run one program, observed as far as the lens asks for it; gives what production gives."""
+        if self._task is not None and _current_task() is not self._task:
+            self.recording.unobserved += 1
+            return _production(primitive, args, params)
+        try:
+            found = self._find(primitive, args, params)
+        except LensError:
+            raise
+        except Exception as error:
+            self._unobservable(primitive, params, error)
+            found = None
+        if found is None:
+            return self._unplanned(primitive, args, params)
+        jaxpr, program = found
+        return self._observed(primitive, args, params, jaxpr, program)
+
+    def _find(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Program] | None:
+        """The program as the lens sees it, or ``None`` where there is nothing in it to see."""
+        settings = self.settings
+        if primitive is _compat.jit_p:
+            program = PROGRAMS.jitted(params, settings, _compat.current_source)
+            jaxpr = params["jaxpr"]
+        elif self._of_interest(primitive):
+            jaxpr, program = PROGRAMS.eager(primitive, args, params, settings, _compat.current_source)
+        else:
+            return None
+        self._note_misfits(program)
+        return None if program.plan.empty else (jaxpr, program)
+
+    def _of_interest(self, primitive: Any) -> bool:
+        name = primitive.name
+        if name in STRUCTURAL:
+            return True
+        if any(tap.fits(name) for tap in self.settings.taps):
+            return True
+        level = self.settings.level
+        return level is not None and not self.gate_paused and level.watches(name)
+
+    def _note_misfits(self, program: Program) -> None:
+        plan = program.plan
+        self._loops |= bool(plan.loops)
+        self._fitted |= bool(plan.fitted)
+        for misfit in plan.misfits:
+            self._misfits.setdefault(f"{program.name}: {misfit.path}", misfit)
+
+    def _unobservable(self, primitive: Any, params: dict[str, Any], error: Exception) -> None:
+        name = str(params.get("name", primitive.name))
+        self.recording.unobservable.append(f"{name}: {describe(error)}")
+        warn_once(
+            ("unobservable", name, str(error)),
+            f"the program {name!r} could not be observed and runs as it is: {describe(error)}",
+        )
+
+    def _unplanned(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Production alone; its results are judged where a gate is on."""
+        gated = self._judges_results
+        if not gated:
+            return _production(primitive, args, params)
+        donated = params.get("donated_invars", ())
+        if any(donated):
+            self._queue.drain()
+            args_held = held(args, donated, keep_donated=self.settings.keep_donated)
+        else:
+            args_held = list(args)
+        name = params.get("name", primitive.name) if primitive is _compat.jit_p else primitive.name
+        outs = _production(primitive, args, params)
+        flat = outs if primitive.multiple_results else (outs,)
+        if any(_can_be_bad(x) for x in flat):
+            jaxpr = _jaxpr_of(primitive, args_held, params)
+            source_info = _compat.current_source()
+            self._queue.add(
+                Pending(
+                    name,
+                    self.recording.next_call(name),
+                    jaxpr,
+                    args_held,
+                    flat,
+                    source=source_info,
+                )
+            )
+        return outs
+
+    @property
+    def _judges_results(self) -> bool:
+        level = self.settings.level
+        return level is not None and level.name in ("escape", "outputs") and not self.gate_paused
+
+    def _observed(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], jaxpr: Any, program: Program
+    ) -> Any:
+        reason = self._uncertifiable(program, args)
+        certified = self._certifies(program) and not reason
+        donates = program.donates
+        if donates:
+            self._queue.drain()
+        flushing = (
+            program.overflow_is_certain
+            or program.overflowed
+            or (program.may_overflow and (donates or (bool(program.effects) and not certified)))
+        )
+        kept = (
+            held(args, params["donated_invars"], keep_donated=self.settings.keep_donated)
+            if donates
+            else list(args)
+        )
+        call = self.recording.next_call(program.name)
+        run = open_run(self.receiver, program.name, call)
+        try:
+            variant = program.variant(jaxpr, args, replica=certified, flushing=flushing)
+        except LensError:
+            raise
+        except Exception as error:
+            close_run(run)
+            self._unobservable(primitive, params, error)
+            return _production(primitive, args, params)
+        try:
+            observed, states = variant.run(run.number, args, program.outputs)
+            outs = _production(primitive, args, params) if certified else observed
+        except BaseException:
+            close_run(run)
+            raise
+        flat = outs if primitive.multiple_results or not certified else (outs,)
+        self._queue.add(
+            Pending(
+                program.name,
+                call,
+                lambda: jaxpr,
+                kept,
+                flat,
+                source=_compat.current_source() if self._judges_results else "",
+                observed=observed if certified else None,
+                states=states,
+                program=program,
+                plan=program.plan_of(jaxpr, replica=certified),
+                run=run,
+                flushed=flushing,
+                reason=reason,
+            )
+        )
+        if certified or primitive.multiple_results:
+            return outs
+        return outs[0]
+
+    # -- identity
+
+    def _certifies(self, program: Program) -> bool:
+        identity = self.settings.identity
+        if identity == "auto":
+            # gates and budgets alone run inline: they travel as data and their run is the result
+            return bool(program.plan.sites) and not _strict()
+        return identity == "certified"
+
+    def _uncertifiable(self, program: Program, args: Sequence[Any]) -> str:
+        """Why production cannot be run beside a replica, or empty."""
+        if any(_compat.is_ref(jax.typeof(x)) for x in args):
+            return "it changes mutable references"
+        if not program.debug_only:
+            return f"it has side effects ({', '.join(sorted(program.effects))})"
+        return ""
+
+    # -- afterwards
+
+    def _settle(self, pending: Pending) -> None:
+        try:
+            if pending.program is not None:
+                self._collect(pending)
+                if pending.observed is not None or pending.reason:
+                    self._verdicts.append(certify(pending))
+            level = self.settings.level
+            if level is not None and not self.gate_paused:
+                # the gate brings the replay engine along: loaded by those who use it
+                from jaxtap_core.gate import judge
+
+                if not isinstance(pending.source, str):
+                    pending.source = _Lazy(pending.source)
+                self.recording.findings += judge(pending, inf=self.settings.inf, level=level.name)
+        except jax.errors.JaxRuntimeError:
+            pass  # the program itself failed: the user hears of it where the result is used
+        finally:
+            if pending.run is not None:
+                close_run(pending.run)
+
+    def _collect(self, pending: Pending) -> None:
+        program, plan, states = pending.program, pending.plan, pending.states
+        assert program is not None and plan is not None and states is not None
+        budget = self.settings.buffer_bytes
+        buffers = {
+            site: states[site.number] for site in plan.sites.values() if not site.live
+        }
+        if not pending.flushed and any(
+            int(buffer.count) > site.capacity(budget) for site, buffer in buffers.items()
+        ):
+            buffers = self._again(pending)
+        for site, buffer in buffers.items():
+            on_host = jax.tree.map(np.asarray, buffer)
+            self.receiver.data(site, pending.name, pending.call, on_host, int(on_host.count))
+
+    def _again(self, pending: Pending) -> dict[Any, emit.Buffer]:
+        """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
+        program = pending.program
+        assert program is not None and pending.run is not None
+        program.overflowed = True
+        jaxpr = pending.jaxpr()
+        variant = program.variant(jaxpr, pending.args, replica=True, flushing=True)
+        outs, states = variant.run(pending.run.number, pending.args, program.outputs)
+        jax.block_until_ready((outs, states))
+        jax.effects_barrier()
+        plan = program.plan_of(jaxpr, replica=True)
+        return {site: states[site.number] for site in plan.sites.values() if not site.live}
+
+    def settle_now(self) -> None:
+        """Wait for all programs that were started, and judge them."""
+        self._queue.drain()
+
+    def close(self, *, failed: bool = False) -> None:
+        """Wait for everything outstanding and write up the certificate and the warnings."""
+        self._queue.drain()
+        jax.effects_barrier()
+        if self._verdicts:
+            self.recording.certificate = Certificate(tuple(self._verdicts))
+        for sink in self.settings.sinks:
+            try:
+                sink.close()
+            except Exception as error:
+                warn(f"sink {sink!r} raised {describe(error)} when it was closed")
+        if not failed:
+            self._tell_misfits()
+
+    def _tell_misfits(self) -> None:
+        if not self._misfits:
+            return
+        lines = [f"{where}: {m.reason}; its leaves: {', '.join(m.leaves)}" for where, m in self._misfits.items()]
+        if self._fitted:
+            warn("the selection does not fit some loops, which were skipped:\n  " + "\n  ".join(lines))
+        else:
+            warn("the selection fits no loop, nothing was recorded:\n  " + "\n  ".join(lines))
+
+
+class _Lazy(str):
+    """The user's line, looked up when a finding needs it."""
+
+    __slots__ = ()
+
+    def __new__(cls, source_info: Any) -> _Lazy:
+        return super().__new__(cls, source_of(source_info))
+
+
+def _can_be_bad(x: Any) -> bool:
+    return isinstance(x, jax.Array) and x.dtype.kind in "fcV"
+
+
+def _production(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    with _compat.set_current_trace(_compat.eval_trace):
+        return primitive.bind(*args, **params)
+
+
+def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Callable[[], Any]:
+    if primitive is _compat.jit_p:
+        jaxpr = params["jaxpr"]
+        return lambda: jaxpr
+
+    def build() -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return jax.make_jaxpr(lambda *xs: primitive.bind(*xs, **params))(*args)
+
+    return build
+
+
+def _current_task() -> Any:
+    """The asyncio task of this thread, or ``None``; costs nothing while nobody uses asyncio."""
+    if "asyncio" not in sys.modules or not threading.current_thread().ident:
+        return None
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _strict() -> bool:
+    from jaxtap_core.numerics import current_profile
+
+    return current_profile() == "strict"

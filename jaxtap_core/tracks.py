@@ -1,0 +1,180 @@
+"""What is compared: values by place and step, whatever they came from.
+
+A recording is one track a stream. An array, a pytree or a DataFrame is one track without steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxtap_core.codec import encode, host_array, leaf_name
+from jaxtap_core.recording import Recording, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in which program a track comes from; empty for plain values.
+
+    Two tracks of equal place are compared with each other. The user's source line is not part of
+    it: it moves whenever somebody edits the file above.
+    """
+
+    program: str = ""
+    call: int = 0
+    path: str = ""
+    kind: str = ""
+    phase: str = "forward"
+    label: str = ""
+
+    def __str__(self) -> str:
+        notes = [self.program] + ([f"call {self.call}"] if self.call else [])
+        notes += [self.kind] if self.kind == "output" else []
+        notes += [self.phase] if self.phase != "forward" else []
+        notes += [repr(self.label)] if self.label else []
+        notes = [note for note in notes if note]
+        return " ".join([self.path, f"({', '.join(notes)})" if notes else ""]).strip()
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Rows of values, in canonical order.
+
+    Attributes:
+        place: what it is.
+        leaves: column name → array of shape ``(n, ...)``; numbers, or JSON texts of other things.
+        steps: ``(n, depth)``, the step vector of each row.
+        lanes: ``(n, k)`` or ``None``; ``device``: ``(n,)`` or ``None``.
+        total: length of the innermost loop, where known.
+        source: the user's line.
+    """
+
+    place: Place
+    leaves: dict[str, np.ndarray]
+    steps: np.ndarray
+    lanes: np.ndarray | None = None
+    device: np.ndarray | None = None
+    total: int | None = None
+    source: str = field(default="")
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.steps)
+
+    @property
+    def depth(self) -> int:
+        """Number of enclosing loops."""
+        return int(self.steps.shape[1])
+
+    def index(self) -> np.ndarray:
+        """``(n, k)`` int64: step vector, lanes, device, and a number that tells equal ones apart."""
+        columns = [self.steps.astype(np.int64)]
+        if self.lanes is not None:
+            columns.append(self.lanes.astype(np.int64))
+        if self.device is not None:
+            columns.append(self.device.astype(np.int64)[:, None])
+        index = np.concatenate(columns, axis=1)
+        return np.concatenate([index, _occurrence(index)[:, None]], axis=1)
+
+    def at(self, row: int) -> str:
+        """The position of one row for people: ``step 37 (outer 4), lane 2``."""
+        *outer, inner = self.steps[row].tolist() or [None]
+        text = "" if inner is None else f"step {inner}"
+        text += f" (outer {', '.join(map(str, outer))})" if outer else ""
+        if self.lanes is not None:
+            text += f", lane {', '.join(map(str, self.lanes[row].tolist()))}"
+        if self.device is not None:
+            text += f", device {int(self.device[row])}"
+        return text.removeprefix(", ")
+
+
+def _occurrence(index: np.ndarray) -> np.ndarray:
+    """How often the same row came before it; rows that are equal lie together."""
+    new = np.ones(len(index), bool)
+    new[1:] = (index[1:] != index[:-1]).any(axis=1)
+    numbers = np.arange(len(index))
+    return numbers - np.maximum.accumulate(np.where(new, numbers, 0))
+
+
+def tracks_of(value: Any) -> list[Track]:
+    """The tracks of a recording, or the one of any other value.
+
+    Args:
+        value: a `Recording`; a pandas Series or DataFrame; a pytree of arrays and plain values.
+    """
+    if isinstance(value, Recording):
+        return [_track_of(stream) for stream in value.streams]
+    return [Track(Place(), _plain_leaves(value), np.empty((1, 0), np.int32))]
+
+
+def _track_of(stream: Stream) -> Track:
+    key, order = stream.key, stream.order()
+    leaves = {
+        name: leaf.array[order] for name, leaf in zip(key.names, stream.leaves, strict=True)
+    }
+    if stream.active is not None:
+        leaves["(active)"] = stream.active.array[order]
+    return Track(
+        place=Place(key.program, key.call, key.path, key.kind, key.phase, key.label),
+        leaves=leaves,
+        steps=stream.steps.array[order],
+        lanes=None if stream.lanes is None else stream.lanes.array[order],
+        device=None if stream.device is None else stream.device.array[order],
+        total=key.total,
+        source=key.source,
+    )
+
+
+def _plain_leaves(value: Any) -> dict[str, np.ndarray]:
+    """The leaves of a value that is no recording, each as a column of one row."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_leaf)
+    leaves: dict[str, np.ndarray] = {}
+    for path, leaf in paths:
+        for name, array in _arrays(leaf_name(path), leaf):
+            leaves[name] = array[None]
+    return leaves
+
+
+def _is_leaf(node: Any) -> bool:
+    """Nodes that JAX would leave out: what is empty, or ``None``, is a value here."""
+    return node is None or (isinstance(node, list | tuple | dict) and not node)
+
+
+def _arrays(name: str, leaf: Any) -> list[tuple[str, np.ndarray]]:
+    """A leaf as arrays under their names: several for a DataFrame, one for anything else."""
+    kind = type(leaf).__name__
+    if kind in ("DataFrame", "Series") and hasattr(leaf, "index"):
+        columns = [("index", leaf.index), *leaf.items()] if kind == "DataFrame" else [
+            ("index", leaf.index), (leaf.name if leaf.name is not None else "values", leaf)
+        ]  # fmt: skip
+        prefix = "" if name == "value" else f"{name}."
+        return [(f"{prefix}{column}", _column(items)) for column, items in columns]
+    if isinstance(leaf, bool | int | float | complex) or hasattr(leaf, "dtype"):
+        array = host_array(leaf)
+        return [(name, array if array.dtype.kind not in "OSTUMm" else _texts(array))]
+    return [(name, _texts([leaf])[0:1].reshape(()))]
+
+
+def _column(items: Any) -> np.ndarray:
+    """A pandas column: its array, or JSON texts where it has missing values or objects."""
+    array = items.array
+    plain = getattr(array, "_ndarray", None) if False else None
+    if isinstance(items.dtype, np.dtype) and items.dtype.kind in "biufc":
+        return items.to_numpy()
+    return _texts(items.tolist()) if plain is None else plain
+
+
+def _texts(items: Any) -> np.ndarray:
+    """JSON texts, one an item, in an object array of the items' shape."""
+    array = np.asarray(items, object) if isinstance(items, np.ndarray) else None
+    flat: Sequence[Any] = items if array is None else array.reshape(-1).tolist()
+    texts = np.empty(len(flat), object)
+    for number, item in enumerate(flat):
+        texts[number] = json.dumps(encode(item))
+    return texts if array is None else texts.reshape(array.shape)
