@@ -94,7 +94,7 @@ def _move(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
         return everything(node, output, index, values)
     params = dict(node.eqn.params)
     if "fill_value" in params:
-        params["fill_value"] = None  # of integers the least, which is the number of no element
+        params["fill_value"] = -1  # the number of no element
     return _origin(node, node.eqn.primitive.bind(*operands, **params), index, starts)
 
 

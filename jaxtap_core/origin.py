@@ -131,7 +131,7 @@ class _Replay:
         results = jax.jit(_compat.jaxpr_as_fun(self.jaxpr))(*self.args)
         code = numpy_codes(host(results[self.target.index]))
         if not (code & self.bit).any():
-            raise CannotReplay(f"a second run did not give it again{self._without_jit()}")
+            raise CannotReplay(f"a second run of the same program did not give it again{self._without_jit()}")
         try:
             return self._follow(self.root, self.level.outputs[self.target.index], code, ...)
         except NotMet as error:
@@ -140,7 +140,7 @@ class _Replay:
     def _without_jit(self) -> str:
         env = evaluate(self.level, self.args, self.level.outputs)
         code = numpy_codes(host(env[self.level.outputs[self.target.index]]))
-        seen = "is there too" if (code & self.bit).any() else "is not there"
+        seen = "is there" if (code & self.bit).any() else "is not there"
         return f"; run equation by equation, without jit, it {seen}"
 
     def _primitive(self) -> Explanation:
