@@ -5,8 +5,8 @@
 * fused multiply-add. Whether `a*b + c` is contracted depends on which operations share a kernel.
   `--xla_cpu_max_isa=AVX` compiles for the last instruction set without it, which also is the same
   on every x86-64 machine of the last ten years.
-* the algebraic simplifier. It rewrites `x / sqrt(y)`, constant chains and more, by how often a value
-  is used. `--xla_disable_hlo_passes=algsimp` leaves it out.
+* the algebraic simplifier. It rewrites `x / sqrt(y)`, constant chains and more, by how often a
+  value is used. `--xla_disable_hlo_passes=algsimp` leaves it out.
 
 Then what is observed has the bits of what is not, and jitted = eager = NumPy for programs of
 `+ - * / sqrt`, comparisons and selection. `bench/strict.py` measures both, and what it costs.
@@ -24,6 +24,7 @@ import os
 import platform
 import shlex
 import sys
+from functools import cache
 from typing import Literal
 
 Profile = Literal["native", "strict"]
@@ -89,10 +90,7 @@ def current_profile() -> Profile:
     if _backend_runs():
         import jax
 
-        from jaxtap_core._compat import parsed_xla_options
-
-        passes, isa, fast_math = parsed_xla_options()
-        strict = _is_strict(passes, isa, fast_math) and jax.default_backend() == "cpu"
+        strict = _runs_strict() and jax.default_backend() == "cpu"
     else:
         flags = _parse(os.environ.get("XLA_FLAGS", ""))
         strict = _is_strict(
@@ -100,7 +98,16 @@ def current_profile() -> Profile:
             flags.get("xla_cpu_max_isa", [""])[-1],
             _is_on(flags.get(_FAST_MATH, ["false"])[-1]),
         )
+        strict = strict and _chosen_platform() in ("", "cpu")
     return "strict" if strict and _is_x86() else "native"
+
+
+@cache
+def _runs_strict() -> bool:
+    """Whether XLA has read the flags of `strict`; never changes once a backend runs."""
+    from jaxtap_core._compat import parsed_xla_options
+
+    return _is_strict(*parsed_xla_options())
 
 
 def _is_strict(disabled_passes: str, isa: str, fast_math: bool) -> bool:
@@ -115,7 +122,7 @@ def _missing_flags(present: str) -> str:
             "multiply-add, and XLA has no switch against that. Use 'native'; identity='certified' "
             "gives production's bits there too"
         )
-    chosen = os.environ.get("JAX_PLATFORMS", "").split(",")[0]
+    chosen = _chosen_platform()
     if chosen not in ("", "cpu"):
         raise NumericsError(
             f"numerics profile 'strict' holds on CPU alone, but JAX_PLATFORMS={chosen} selects "
@@ -169,6 +176,11 @@ def _is_on(value: str) -> bool:
 
 def _is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _chosen_platform() -> str:
+    """The platform that the environment asks for; empty if JAX may choose."""
+    return os.environ.get("JAX_PLATFORMS", "").split(",")[0]
 
 
 def _backend_runs() -> bool:
