@@ -6,6 +6,7 @@ work, so that a user of a newer jax reads one line instead of a traceback from o
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,6 +116,11 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
 def is_internal_effect(effect: Any) -> bool:
     """Whether an effect is no more than the use of a mutable reference inside the program."""
     return isinstance(effect, _InputEffect | _InternalEffect)
+
+
+def portable(exported: Any) -> Any:
+    """An exported program without the function that makes its derivative, which cannot be pickled."""
+    return dataclasses.replace(exported, _get_vjp=None)
 
 
 def is_jaxpr(value: Any) -> bool:
