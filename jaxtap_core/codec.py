@@ -227,8 +227,13 @@ def named_leaves(value: Any) -> tuple[list[str], list[np.ndarray], Callable[[Any
         function that puts leaves back into the pytree.
     """
     paths, tree = jax.tree_util.tree_flatten_with_path(value)
-    names = ["".join(map(_segment, path)).removeprefix(".") or "value" for path, _ in paths]
+    names = [leaf_name(path) for path, _ in paths]
     return names, [host_array(leaf) for _, leaf in paths], tree.unflatten
+
+
+def leaf_name(path: Sequence[Any]) -> str:
+    """The name of a place in a pytree, given as JAX's key path: ``state.L``, ``[0].x``."""
+    return "".join(map(_segment, path)).removeprefix(".") or "value"
 
 
 def _segment(key: Any) -> str:

@@ -72,10 +72,10 @@ class Growth:
 def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth:
     """Fit the course of a difference.
 
-    Three curves are fitted from the first step that differs: ``c``, ``a + b t`` and ``a 2**(t / d)``,
-    slopes as medians over pairs of points (Theil 1950, Sen 1968), so that single outliers do not
-    count; the one of the least median misfit in the logarithm is taken. An exponential that ends on
-    a plateau is fitted up to it.
+    Three curves are fitted from the first step that differs: ``c``, ``a + b t``, ``a 2**(t / d)``.
+    Slopes are medians over pairs of points (Theil 1950, Sen 1968), so single outliers do not count.
+    The curve of the least median misfit in the logarithm is taken. An exponential that ends on a
+    plateau is fitted up to it.
 
     Args:
         steps: int array, ascending.

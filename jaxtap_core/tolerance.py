@@ -99,7 +99,7 @@ class Tolerances:
                 )
 
     def of_column(self, name: str) -> Tolerance:
-        """The tolerance of one column: its own, then that of its longest suffix, then the default."""
+        """The tolerance of one column: of its name or longest suffix, else the default."""
         hits = [column for column in self.columns if _answers(name, column)]
         return self.columns[max(hits, key=len)] if hits else self.default
 
@@ -143,8 +143,8 @@ def unlike(expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, nan: NaN
     if tolerance.exact or expected.dtype == np.bool_ or not unequal.any():
         return unequal
     e, g = expected[unequal], got[unequal]
-    limit = tolerance.atol + tolerance.rtol * _size(e)
     with np.errstate(invalid="ignore"):
+        limit = tolerance.atol + tolerance.rtol * _size(e)
         passes = gap(e, g) <= np.where(np.isfinite(limit), limit, 0.0)
     if tolerance.ulp and inexact:
         p, q = parts(e), parts(g)

@@ -6,8 +6,9 @@ A recording is one track a stream. An array, a pytree or a DataFrame is one trac
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -60,7 +61,7 @@ class Track:
     lanes: np.ndarray | None = None
     device: np.ndarray | None = None
     total: int | None = None
-    source: str = field(default="")
+    source: str = ""
 
     @property
     def length(self) -> int:
@@ -73,7 +74,7 @@ class Track:
         return int(self.steps.shape[1])
 
     def index(self) -> np.ndarray:
-        """``(n, k)`` int64: step vector, lanes, device, and a number that tells equal ones apart."""
+        """``(n, k)`` int64: step vector, lanes, device, and a number to tell equal ones apart."""
         columns = [self.steps.astype(np.int64)]
         if self.lanes is not None:
             columns.append(self.lanes.astype(np.int64))
@@ -115,9 +116,7 @@ def tracks_of(value: Any) -> list[Track]:
 
 def _track_of(stream: Stream) -> Track:
     key, order = stream.key, stream.order()
-    leaves = {
-        name: leaf.array[order] for name, leaf in zip(key.names, stream.leaves, strict=True)
-    }
+    leaves = {name: leaf.array[order] for name, leaf in zip(key.names, stream.leaves, strict=True)}
     if stream.active is not None:
         leaves["(active)"] = stream.active.array[order]
     return Track(
@@ -137,7 +136,8 @@ def _plain_leaves(value: Any) -> dict[str, np.ndarray]:
     leaves: dict[str, np.ndarray] = {}
     for path, leaf in paths:
         for name, array in _arrays(leaf_name(path), leaf):
-            leaves[name] = array[None]
+            twins = sum(other.partition("#")[0] == name for other in leaves)
+            leaves[f"{name}#{twins + 1}" if twins else name] = array[None]
     return leaves
 
 
@@ -146,35 +146,47 @@ def _is_leaf(node: Any) -> bool:
     return node is None or (isinstance(node, list | tuple | dict) and not node)
 
 
-def _arrays(name: str, leaf: Any) -> list[tuple[str, np.ndarray]]:
-    """A leaf as arrays under their names: several for a DataFrame, one for anything else."""
-    kind = type(leaf).__name__
-    if kind in ("DataFrame", "Series") and hasattr(leaf, "index"):
-        columns = [("index", leaf.index), *leaf.items()] if kind == "DataFrame" else [
-            ("index", leaf.index), (leaf.name if leaf.name is not None else "values", leaf)
-        ]  # fmt: skip
+def _arrays(name: str, leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """A leaf as arrays under their names: a column each of a pandas object, else one."""
+    pandas = sys.modules.get("pandas")  # where it was never imported there is none of its objects
+    if pandas and isinstance(leaf, pandas.Series):
+        leaf = leaf.to_frame("value" if leaf.name is None else leaf.name)
+    if pandas and isinstance(leaf, pandas.DataFrame):
         prefix = "" if name == "value" else f"{name}."
-        return [(f"{prefix}{column}", _column(items)) for column, items in columns]
-    if isinstance(leaf, bool | int | float | complex) or hasattr(leaf, "dtype"):
+        yield from _columns(f"{prefix}index", leaf.index.to_series())
+        for column, items in leaf.items():
+            yield from _columns(f"{prefix}{column}", items)
+    elif hasattr(leaf, "dtype") or isinstance(leaf, bool | float | complex):
         array = host_array(leaf)
-        return [(name, array if array.dtype.kind not in "OSTUMm" else _texts(array))]
-    return [(name, _texts([leaf])[0:1].reshape(()))]
+        yield name, _texts(array) if array.dtype.kind in "OSTUMm" else array
+    elif isinstance(leaf, int) and -(2**63) <= leaf < 2**63:
+        yield name, np.asarray(leaf)
+    else:
+        yield name, _texts(_boxed(leaf))
 
 
-def _column(items: Any) -> np.ndarray:
-    """A pandas column: its array, or JSON texts where it has missing values or objects."""
-    array = items.array
-    plain = getattr(array, "_ndarray", None) if False else None
-    if isinstance(items.dtype, np.dtype) and items.dtype.kind in "biufc":
-        return items.to_numpy()
-    return _texts(items.tolist()) if plain is None else plain
+def _columns(name: str, items: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """One column of a DataFrame; where its dtype knows missing values, these in a second one."""
+    dtype = items.dtype
+    if isinstance(dtype, np.dtype):
+        yield name, items.to_numpy() if dtype.kind in "biufc" else _texts(items.to_numpy(object))
+    elif isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) and dtype.kind in "biuf":
+        missing = items.isna()
+        yield name, items.where(~missing, dtype.type(0)).to_numpy(dtype.numpy_dtype)
+        yield f"{name} (missing)", missing.to_numpy()
+    else:
+        yield name, _texts(items.to_numpy(object))
 
 
-def _texts(items: Any) -> np.ndarray:
-    """JSON texts, one an item, in an object array of the items' shape."""
-    array = np.asarray(items, object) if isinstance(items, np.ndarray) else None
-    flat: Sequence[Any] = items if array is None else array.reshape(-1).tolist()
-    texts = np.empty(len(flat), object)
-    for number, item in enumerate(flat):
-        texts[number] = json.dumps(encode(item))
-    return texts if array is None else texts.reshape(array.shape)
+def _boxed(item: Any) -> np.ndarray:
+    box = np.empty((), object)
+    box[()] = item
+    return box
+
+
+def _texts(items: np.ndarray) -> np.ndarray:
+    """What are no numbers, as JSON texts in an array of objects of the same shape."""
+    texts = np.empty(items.size, object)
+    for number, item in enumerate(items.reshape(-1)):
+        texts[number] = json.dumps(encode(item.item() if isinstance(item, np.generic) else item))
+    return texts.reshape(items.shape)
