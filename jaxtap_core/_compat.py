@@ -46,6 +46,7 @@ eval_trace: Any = _need("jax._src.core", "eval_trace")
 _trace_ctx: Any = _need("jax._src.core", "trace_ctx")
 _EvalTrace: Any = _need("jax._src.core", "EvalTrace")
 _Ref: Any = _need("jax._src.state.types", "AbstractRef")
+_discharge_state: Callable[..., Any] = _need("jax._src.state.discharge", "discharge_state")
 _InputEffect: Any = _need("jax._src.effects", "JaxprInputEffect")
 _InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
@@ -116,6 +117,15 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
 def is_internal_effect(effect: Any) -> bool:
     """Whether an effect is no more than the use of a mutable reference inside the program."""
     return isinstance(effect, _InputEffect | _InternalEffect)
+
+
+def without_refs(jaxpr: Any) -> Any:
+    """A closed jaxpr that computes the same without the mutable references it makes, as plain values.
+
+    A ``scan`` that used references gets a counter as its first carry, then those among its constants, then its own
+    carries, then those among its scanned inputs.
+    """
+    return _discharge_state(jaxpr)
 
 
 def portable(exported: Any) -> Any:

@@ -38,6 +38,7 @@ CALLS: dict[str, Callable[[Any], Call]] = {
     "pjit": _simple("jaxpr"),
     "closed_call": _simple("call_jaxpr"),
     "core_call": _simple("call_jaxpr"),
+    "eval_jaxpr": _simple("call_jaxpr"),
     "remat2": _simple("jaxpr"),
     "checkpoint": _simple("jaxpr"),
     "custom_jvp_call": _simple("call_jaxpr"),
