@@ -2,3 +2,7 @@
 
 The pytest plugin: turns what the lens saw into test results. Importing it imports neither jax nor numpy.
 """
+
+from pytest_jaxtap.failure import JaxtapFailure
+
+__all__ = ["JaxtapFailure"]

@@ -1,0 +1,43 @@
+"""PYTEST_DONT_REWRITE
+
+How a test fails: the exception, and the report that shows its story and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class JaxtapFailure(AssertionError):  # noqa: N818 - a failure, as pytest words it
+    """The lens saw what the test does not allow: a NaN, an alert, a changed bit, or not the alert it waits for.
+
+    An ordinary failed assertion to pytest and unittest: ``xfail(raises=JaxtapFailure)``, reruns and JUnit
+    treat it as any other.
+    """
+
+
+def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Put the story of a `JaxtapFailure` in place of the traceback, which holds no line of the user's.
+
+    Notes on the exception (Hypothesis' falsifying example) stay below the story. ``--full-trace`` shows
+    the traceback.
+    """
+    import pytest
+
+    excinfo = call.excinfo
+    if excinfo is None or not isinstance(error := excinfo.value, JaxtapFailure):
+        return
+    if not hasattr(report.longrepr, "reprcrash") or item.config.getoption("fulltrace", False):
+        return
+    story = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    told = JaxtapFailure(story).with_traceback(error.__traceback__)
+    shown = pytest.ExceptionInfo.from_exception(told).getrepr(style="value", tbfilter=False)
+    file, line, _ = item.location
+    if shown.reprcrash is not None:  # the line of the summary, of --tb=line and of JUnit
+        shown.reprcrash.path = file
+        shown.reprcrash.lineno = (line or 0) + 1
+        shown.reprcrash.message = story.partition("\n")[0]
+    report.longrepr = shown

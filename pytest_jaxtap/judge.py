@@ -1,0 +1,96 @@
+"""PYTEST_DONT_REWRITE
+
+Puts the lens on round the body of a test, and fails the test from inside its body for what was seen.
+
+The body is replaced while the test runs, so that whoever calls it sees an ordinary assertion fail: pytest itself,
+unittest, a plugin that runs coroutines, or Hypothesis, which calls it once an example.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pytest_jaxtap.failure import JaxtapFailure
+from pytest_jaxtap.watch import KEY, Watch
+
+
+@contextmanager
+def watched(item: pytest.Item) -> Iterator[None]:
+    """While this is open, the body of ``item`` runs under the lens, as far as its watch asks for it."""
+    watch = item.stash[KEY]
+    if watch.demand.idle:
+        yield
+        return
+    if not isinstance(item, pytest.Function):  # a doctest, an item of the user's own
+        with Body(watch):
+            yield
+        return
+    owner, name = _place_of_body(item)
+    body = getattr(owner, name)
+    setattr(owner, name, _under_lens(body, watch))
+    try:
+        yield
+    finally:
+        setattr(owner, name, body)
+
+
+def _place_of_body(item: pytest.Function) -> tuple[Any, str]:
+    """Where the function hangs that is called once for each example or run."""
+    handle = getattr(item.obj, "hypothesis", None)
+    return (handle, "inner_test") if hasattr(handle, "inner_test") else (item, "obj")
+
+
+def _under_lens(body: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(body):
+
+        @functools.wraps(body)
+        async def observed_coroutine(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            with Body(watch):
+                return await body(*args, **kwargs)
+
+        return observed_coroutine
+
+    @functools.wraps(body)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        with Body(watch):
+            return body(*args, **kwargs)
+
+    return observed
+
+
+class Body:
+    """The block around a test's body: opens the lens, and at its end fails for what was seen.
+
+    What the body raises itself goes on as it is.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._block: Any = None
+
+    def __enter__(self) -> None:
+        import jaxtap_core as tap
+
+        self._block = tap.record(**self._watch.demand.body_options())
+        self._watch.add_body(self._block.__enter__())
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        __tracebackhide__ = True
+        try:
+            self._block.__exit__(kind, error, traceback)
+        except Exception as closing:
+            if error is None:
+                raise
+            error.add_note(
+                f"jaxtap: the lens could not be closed: {type(closing).__name__}: {closing}"
+            )
+        if error is None and (text := self._watch.tell()) is not None:
+            raise JaxtapFailure(text)

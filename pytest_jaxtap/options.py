@@ -1,0 +1,241 @@
+"""PYTEST_DONT_REWRITE
+
+The options of the plugin, each declared beside what it means, with its twin in the ini file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LEVELS = ("escape", "outputs", "born")
+PROFILES = ("native", "strict")
+
+KEY = pytest.StashKey["Options"]()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the session asks of every test; a flag goes before its ini twin.
+
+    Attributes:
+        gate: level of the NaN gate (or names of primitives, comma separated), ``None`` while it is off.
+        inf: whether the gate counts Inf too.
+        identity: certify the taps of every test; without taps compare each program with itself.
+        max_trips: trip budget of every ``while``.
+        json, jsonl: where findings go, and the folder for recordings.
+        github: annotate the run on GitHub.
+        junit: write what was seen as properties of JUnit test cases.
+        allow_nan: node-id patterns of the tests in which the gate stays quiet.
+        keep_donated: keep copies of donated inputs, so that the origin of a NaN can be replayed.
+    """
+
+    gate: str | None = None
+    inf: bool = False
+    identity: bool = False
+    max_trips: int | None = None
+    json: Path | None = None
+    jsonl: Path | None = None
+    github: bool = False
+    junit: bool = False
+    allow_nan: tuple[str, ...] = ()
+    keep_donated: bool = False
+
+    def gate_of(self, nodeid: str) -> str | None:
+        """The gate level for one test: ``None`` where the gate is off or an ini pattern keeps it quiet."""
+        if self.gate is not None and any(_fits(nodeid, pattern) for pattern in self.allow_nan):
+            return None
+        return self.gate
+
+
+def declare(parser: pytest.Parser) -> None:
+    """Declare all options and their ini twins."""
+    group = parser.getgroup("jaxtap", "jaxtap: values inside JAX programs")
+
+    def flag(name: str, text: str) -> None:
+        group.addoption(
+            f"--jaxtap-{name}", action="store_true", default=None, dest=_dest(name), help=text
+        )
+        parser.addini(_dest(name), f"the same as --jaxtap-{name}", type="bool", default=None)
+
+    def value(name: str, metavar: str, convert: Any, text: str) -> None:
+        group.addoption(
+            f"--jaxtap-{name}",
+            metavar=metavar,
+            type=convert,
+            default=None,
+            dest=_dest(name),
+            help=text,
+        )
+        parser.addini(_dest(name), f"the same as --jaxtap-{name}", default=None)
+
+    flag("nan", "fail each test in which a NaN reaches a loop carry, a per-step output or a result")
+    value(
+        "nan-level",
+        "LEVEL",
+        level,
+        "where the NaN gate looks: escape (default), outputs (results only), born (every primitive), "
+        "or names of primitives, comma separated; implies --jaxtap-nan",
+    )
+    flag("inf", "the NaN gate counts Inf too; implies --jaxtap-nan")
+    flag(
+        "identity",
+        "fail each test in which observing changes a bit of a result, or a program does not reproduce itself",
+    )
+    value(
+        "numerics",
+        "|".join(PROFILES),
+        profile,
+        "numerics profile of the session: native, or strict (bits do not depend on how XLA fuses)",
+    )
+    value("max-trips", "N", trips, "fail each test in which a while loop makes more than N trips")
+    value("json", "PATH", str, "write findings, alerts and certificates to PATH as JSON")
+    value("jsonl", "DIR", str, "write every recording to DIR as JSON Lines, a file per test")
+    flag("github", "annotate the failures on GitHub and add a summary to the step")
+    parser.addini(
+        "jaxtap_allow_nan",
+        "tests in which the NaN gate stays quiet: node ids, files, folders; * and ? are wild",
+        type="linelist",
+        default=[],
+    )
+    parser.addini(
+        "jaxtap_keep_donated",
+        "keep copies of donated inputs, so that the origin of a NaN can be replayed",
+        type="bool",
+        default=False,
+    )
+    parser.addini(
+        "jaxtap_junit",
+        "write findings, alerts and certificates as properties of JUnit test cases",
+        type="bool",
+        default=False,
+    )
+
+
+def read(config: pytest.Config) -> Options:
+    """What the command line and the ini file ask for.
+
+    Raises:
+        pytest.UsageError: a value of the ini file, or a path, makes no sense.
+    """
+    chosen = _given(config, "nan-level", level)
+    inf = bool(_given(config, "inf"))
+    on = bool(_given(config, "nan")) or chosen is not None or inf
+    return Options(
+        gate=(chosen or "escape") if on else None,
+        inf=inf,
+        identity=bool(_given(config, "identity")),
+        max_trips=_given(config, "max-trips", trips),
+        json=_path(config, "json"),
+        jsonl=_path(config, "jsonl"),
+        github=bool(_given(config, "github")),
+        junit=config.getini("jaxtap_junit"),
+        allow_nan=tuple(config.getini("jaxtap_allow_nan")),
+        keep_donated=config.getini("jaxtap_keep_donated"),
+    )
+
+
+def apply_numerics(config: pytest.Config) -> None:
+    """Set the numerics profile of the session, if one is asked for. JAX reads it when it starts a backend.
+
+    Raises:
+        pytest.UsageError: the profile cannot hold here, or comes too late.
+    """
+    chosen = config.known_args_namespace.jaxtap_numerics or _from_ini(config, "numerics", profile)
+    if chosen is None:
+        return
+    from jaxtap_core.numerics import NumericsError, numerics
+
+    try:
+        numerics(chosen)
+    except NumericsError as error:
+        raise pytest.UsageError(f"--jaxtap-numerics={chosen}: {error}") from None
+
+
+def check_primitives(options: Options) -> None:
+    """Check names of primitives on the command line; only JAX knows them, so this waits until conftests have run.
+
+    Raises:
+        pytest.UsageError: there is no such primitive.
+    """
+    if options.gate is None or options.gate in LEVELS:
+        return
+    from jaxtap_core.gate_level import GateLevel
+
+    try:
+        GateLevel.parse(options.gate)
+    except ValueError as error:
+        raise pytest.UsageError(f"--jaxtap-nan-level: {error}") from None
+
+
+def level(text: str) -> str:
+    """A level of the gate, or names of primitives as far as they can be told without JAX."""
+    if not re.fullmatch(r"[\w*-]+(,[\w*-]+)*", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a level ({', '.join(LEVELS)}) nor names of primitives, comma separated"
+        )
+    return text
+
+
+def profile(text: str) -> str:
+    """A numerics profile."""
+    if text not in PROFILES:
+        raise argparse.ArgumentTypeError(
+            f"there is no numerics profile {text!r}, only {' and '.join(PROFILES)}"
+        )
+    return text
+
+
+def trips(text: str) -> int:
+    """A trip budget: a whole number, 1 or more."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"a trip budget is a whole number, 1 or more, not {text!r}"
+        )
+    return int(text)
+
+
+def _dest(name: str) -> str:
+    return "jaxtap_" + name.replace("-", "_")
+
+
+def _given(config: pytest.Config, name: str, convert: Any = None) -> Any:
+    value = config.getoption(_dest(name))
+    return _from_ini(config, name, convert) if value is None else value
+
+
+def _from_ini(config: pytest.Config, name: str, convert: Any) -> Any:
+    value = config.getini(_dest(name))
+    if convert is None or value is None:
+        return value
+    try:
+        return convert(value)
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"ini option {_dest(name)}: {error}") from None
+
+
+def _path(config: pytest.Config, name: str) -> Path | None:
+    """A path of the command line counts from where pytest was called, one of the ini file from its folder."""
+    given, base = config.getoption(_dest(name)), config.invocation_params.dir
+    if given is None:
+        given = config.getini(_dest(name))
+        base = config.rootpath if config.inipath is None else config.inipath.parent
+    if given is None:
+        return None
+    path = base / Path(given).expanduser()
+    if name == "jsonl" and path.exists() and not path.is_dir():
+        raise pytest.UsageError(f"--jaxtap-jsonl takes a folder, but {given} is a file")
+    if name != "jsonl" and path.is_dir():
+        raise pytest.UsageError(f"--jaxtap-{name} takes a file, but {given} is a folder")
+    return path
+
+
+def _fits(nodeid: str, pattern: str) -> bool:
+    """Whether a test stands at or below ``pattern``. Brackets of parametrised tests are taken as they are."""
+    wild = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern.rstrip("/"))
+    return re.fullmatch(rf"{wild}($|(/|::|\[).*)", nodeid, re.DOTALL) is not None
