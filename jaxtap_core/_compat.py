@@ -219,6 +219,12 @@ def name_stack_of(source_info: Any) -> str:
     return str(source_info.name_stack)
 
 
+def current_scopes() -> str:
+    """The scopes in which the program that is being executed right now stands; cheap, and empty nearly always."""
+    stack = _current_name_stack()
+    return str(stack) if stack.stack else ""
+
+
 def current_source() -> Any:
     """Source information of what is being executed right now."""
     return _current_source()
@@ -283,7 +289,8 @@ for _allowed in (
 def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
     """A primitive without results that hands its operands to the host.
 
-    Its parameters: ``callback(phase, lanes, masked, *numpy_arrays)``, and the two that it is given along.
+    Its parameters: ``callback(phase, lanes, masked)``, which is asked when the emission is lowered for the function
+    that takes the arrays, and the two that it is given along.
 
     The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
     ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
@@ -308,8 +315,10 @@ def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
         if not phase and "transpose(" in scopes:
             phase = "backward"
 
+        arrived = callback(phase, lanes, masked)
+
         def host(*arrays: Any) -> tuple[()]:
-            callback(phase, lanes, masked, *arrays)
+            arrived(*arrays)
             return ()
 
         results, _, _ = _emit_python_callback(

@@ -86,7 +86,15 @@ def is_fori(source_info: Any) -> bool:
 
 def phase_of(source_info: Any, outer: Phase = "forward") -> Phase:
     """Which pass of a differentiated program an equation belongs to; inside a loop, ``outer`` is the loop's pass."""
-    scopes = _compat.name_stack_of(source_info)
+    return _phase(_compat.name_stack_of(source_info), outer)
+
+
+def current_phase() -> Phase:
+    """Which pass of a differentiated function the program that is executed right now belongs to."""
+    return _phase(_compat.current_scopes(), "forward")
+
+
+def _phase(scopes: str, outer: Phase) -> Phase:
     if "rematted_computation" in scopes:
         return "recompute"
     return "backward" if "transpose(" in scopes else outer

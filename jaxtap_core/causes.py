@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core import _compat
 from jaxtap_core.explain import Birth, Why, explain, facts
 from jaxtap_core.events import Origin
 from jaxtap_core.influence import Box, Index
@@ -88,8 +87,6 @@ def argument(number: int, names: tuple[str, ...]) -> str:
 def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> Birth:
     """The operands and outputs of a birth; with ``deep`` also where its infinite or zero operands came from."""
     place, node = born.place, born.node
-    if any(_compat.is_ref(place.level.avals[n]) for n in node.inputs):
-        raise CannotReplay(f"it was made by {node.primitive} at {node.source}, on a mutable reference")
     values = [host(value) for value in place.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
     boxes = tuple(behind_element(place, node, born.output, born.index))

@@ -52,21 +52,28 @@ def dtype_named(name: str) -> np.dtype:
         raise ValueError(f"unknown dtype {name!r}") from None
 
 
-def row_texts(rows: np.ndarray) -> list[str]:
-    """JSON for each row of a column, ``rows`` of shape ``(n, *shape)``."""
+def row_texts(rows: np.ndarray, *, shortest: bool = False) -> list[str]:
+    """JSON for each row of a column.
+
+    Args:
+        rows: array of shape ``(n, *shape)``.
+        shortest: for people: of each float the shortest decimal that rounds to it (``0.1``, where
+            the exact value of that float32 is ``0.10000000149011612``), and no base64. Read it with
+            ``rows_from(..., exact=False)``.
+    """
     size = int(np.prod(rows.shape[1:], dtype=np.int64))
     if rows.ndim == 1:
-        return _element_texts(rows)
-    if size > READABLE and rows.dtype.itemsize:
+        return _element_texts(rows, shortest)
+    if size > READABLE and rows.dtype.itemsize and not shortest:
         little = np.ascontiguousarray(rows)
         return [f'"{_BASE64}{base64.b64encode(row.tobytes()).decode()}"' for row in little]
-    flat = _element_texts(rows.reshape(-1))
+    flat = _element_texts(rows.reshape(-1), shortest)
     return [
         f"[{', '.join(flat[i : i + size])}]" for i in range(0, len(rows) * size, size or 1)
     ] or ["[]"] * len(rows)
 
 
-def _element_texts(flat: np.ndarray) -> list[str]:
+def _element_texts(flat: np.ndarray, shortest: bool = False) -> list[str]:
     dtype = flat.dtype
     if dtype.itemsize == 0:
         return ["null"] * len(flat)
@@ -75,10 +82,15 @@ def _element_texts(flat: np.ndarray) -> list[str]:
     if jnp.issubdtype(dtype, jnp.integer):
         return list(map(str, _wide(flat).tolist()))
     if dtype.kind == "c":
-        both = _element_texts(parts(flat).reshape(-1))
+        both = _element_texts(parts(flat).reshape(-1), shortest)
         return [f"[{re}, {im}]" for re, im in zip(both[::2], both[1::2], strict=True)]
     wide = _wide(flat)
     texts = list(map(float.__repr__, wide.tolist()))
+    if shortest and dtype.itemsize < 8:
+        brief = list(map(float, map(str, flat)))  # as printed; ml_dtypes drops too many digits
+        with np.errstate(invalid="ignore"):
+            kept = np.array(brief, np.float64).astype(dtype) == flat
+        texts = [repr(b) if same else t for b, t, same in zip(brief, texts, kept, strict=True)]
     for index in np.flatnonzero(~np.isfinite(wide)):
         if np.isnan(wide[index]):
             bits = int(words(np.ascontiguousarray(flat[index : index + 1]))[0])
@@ -96,19 +108,22 @@ def _wide(flat: np.ndarray) -> np.ndarray:
     return flat.astype(np.int64 if jnp.issubdtype(flat.dtype, jnp.signedinteger) else np.uint64)
 
 
-def rows_from(decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+def rows_from(
+    decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int], *, exact: bool = True
+) -> np.ndarray:
     """The column that `row_texts` wrote, from its parsed JSON.
 
     Args:
         decoded: one parsed JSON value a row.
         dtype, shape: of one row.
+        exact: refuse decimals that are not exactly a value of the dtype, instead of rounding.
 
     Raises:
         ValueError: some row is not a value of that dtype and shape.
     """
     full = (len(decoded), *shape)
     if not shape:
-        return _elements_from(decoded, dtype).reshape(full)
+        return _elements_from(decoded, dtype, exact).reshape(full)
     size = int(np.prod(shape, dtype=np.int64))
     if any(isinstance(row, str) for row in decoded):
         rows = [
@@ -119,7 +134,7 @@ def rows_from(decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int]) -> 
     for row in decoded:
         if not isinstance(row, list) or len(row) != size:
             raise ValueError(f"expected a list of {size} elements")
-    return _elements_from([item for row in decoded for item in row], dtype).reshape(full)
+    return _elements_from([item for row in decoded for item in row], dtype, exact).reshape(full)
 
 
 def _row(row: Any, dtype: np.dtype, size: int) -> np.ndarray:
@@ -135,14 +150,15 @@ def _from_base64(text: str, dtype: np.dtype, size: int) -> np.ndarray:
     return np.frombuffer(data, dtype)
 
 
-def _elements_from(items: Sequence[Any], dtype: np.dtype) -> np.ndarray:
+def _elements_from(items: Sequence[Any], dtype: np.dtype, exact: bool = True) -> np.ndarray:
     if dtype.itemsize == 0:
         return np.zeros(len(items), dtype)
     if dtype.kind == "c":
         if any(not isinstance(item, list) or len(item) != 2 for item in items):
             raise ValueError("expected [real, imaginary]")
         real = np.finfo(dtype).dtype
-        return _elements_from([part for item in items for part in item], real).view(dtype)
+        flat = [part for item in items for part in item]
+        return _elements_from(flat, real, exact).view(dtype)
     kinds = set(map(type, items))
     if dtype == np.bool_:
         allowed: set[type] = {bool}
@@ -166,7 +182,7 @@ def _elements_from(items: Sequence[Any], dtype: np.dtype) -> np.ndarray:
     with np.errstate(over="ignore"):
         narrow = wide.astype(dtype)
     lost = _wide(narrow) != wide
-    if lost.any():
+    if lost.any() and (exact or jnp.issubdtype(dtype, jnp.integer)):
         raise ValueError(f"{items[int(lost.argmax())]!r} is not a value of {dtype_name(dtype)}")
     bits = narrow.view(f"u{dtype.itemsize}")
     for index, pattern in signs:
@@ -196,9 +212,9 @@ def encode(value: Any) -> Any:
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
             return {key: encode(item) for key, item in value.items()}
         return {"$dict": [[encode(key), encode(item)] for key, item in value.items()]}
-    if is_dataclass(value) and type(value) in _CLASSES.values():
-        record = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
-        return {f"${type(value).__name__}": record}
+    if is_dataclass(value) and (kind := _class_of(value)) is not None:
+        record = {field.name: encode(getattr(value, field.name)) for field in fields(kind)}
+        return {f"${kind.__name__}": record}
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         array = host_array(value)
         if array.dtype.kind in "OSTUMm":
@@ -210,6 +226,11 @@ def encode(value: Any) -> Any:
     if len(children) == 1 and children[0] is value:
         return str(value)
     return {"$tuple": [encode(child) for child in children]}
+
+
+def _class_of(value: Any) -> Any:
+    """The public data type that ``value`` is, or ``None``."""
+    return next((cls for cls in _CLASSES.values() if isinstance(value, cls)), None)
 
 
 def host_array(value: Any) -> np.ndarray:

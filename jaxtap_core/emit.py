@@ -57,20 +57,20 @@ def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Bu
     )
 
 
-def flush_when_full(buffer: Buffer, rows: int, run: Any, arrived: Callable[..., None]) -> Buffer:
+def flush_when_full(buffer: Buffer, rows: int, run: Any, receiver: Receiver) -> Buffer:
     """Hand a full buffer to the host and start anew; for sites that may bring more than the buffer holds."""
 
     def flush() -> Any:
-        _emit(run, None, [buffer.steps, *_optional(buffer.active), *buffer.leaves], arrived)
+        _emit(run, None, [buffer.steps, *_optional(buffer.active), *buffer.leaves], receiver)
         return jnp.int32(0)
 
     return buffer._replace(count=lax.cond(buffer.count >= rows, flush, lambda: buffer.count))
 
 
-def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], arrived: Callable[..., None]) -> None:
-    """Send one event to the host at once: ``arrived(phase, head, lane, active, leaves, time)``."""
+def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
+    """Send one event to the host at once."""
     head = jnp.concatenate([jnp.reshape(run, (1,)).astype(jnp.int32), steps])
-    _emit(head, active, leaves, arrived)
+    _emit(head, active, leaves, receiver)
 
 
 def _optional(value: Any) -> list[Any]:
@@ -91,48 +91,76 @@ def _batch(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple
 emit_p = _compat.emission_primitive("tap", _batch)
 
 
-def _emit(head: Any, active: Any, leaves: Sequence[Any], arrived: Callable[..., None]) -> None:
-    emit_p.bind(head, *_optional(active), *leaves, callback=arrived, lanes=0, masked=active is not None)
+def _emit(head: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
+    emit_p.bind(head, *_optional(active), *leaves, callback=receiver, lanes=0, masked=active is not None)
 
 
-def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Callable[..., None]:
+Arrived = Callable[..., None]
+Receiver = Callable[[str, int, bool], Arrived]
+Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float], None]
+
+
+def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Receiver:
     """The host's end of `flush_when_full`."""
 
-    def arrived(phase: str, lanes: int, masked: bool, run: np.ndarray, *columns: np.ndarray) -> None:
+    def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
         del phase, lanes, masked
-        steps, rest = columns[0], list(columns[1:])
-        active = rest.pop(0) if site.lanes else None
-        receive(int(run), Buffer(np.int32(len(steps)), steps, active, rest))
 
-    return arrived
+        def arrived(run: np.ndarray, steps: np.ndarray, *columns: np.ndarray) -> None:
+            rest = list(columns)
+            active = rest.pop(0) if site.lanes else None
+            receive(int(run), Buffer(np.int32(len(steps)), steps, active, rest))
+
+        return arrived
+
+    return lowered
 
 
-Live = Callable[[Site, int, np.ndarray, Any, Any, Sequence[np.ndarray], str, float], None]
-
-
-def live_receiver(site: Site, receive: Live) -> Callable[..., None]:
+def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -> Receiver:
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
-    ``receive(site, run, steps, lane, active, leaves, phase, time)``.
+    ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:
+    ``handle(steps, lane, active, leaves, time)``.
     """
 
-    def arrived(phase: str, lanes: int, masked: bool, head: np.ndarray, *rest: np.ndarray) -> None:
-        now = time.monotonic()
-        active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
-        if not lanes:
-            if active is not None and active.ndim == 0:
-                if not active:
-                    return
-                active = None
-            receive(site, int(head[0]), head[1:], None, active, leaves, phase, now)
-            return
-        for lane in np.ndindex(head.shape[:lanes]):
-            ran = active[lane] if active is not None else None
-            if ran is not None and ran.ndim == 0:
-                if not ran:
-                    continue
-                ran = None
-            here = head[lane]
-            receive(site, int(here[0]), here[1:], lane, ran, [x[lane] for x in leaves], phase, now)
+    def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
+        # the run that is arriving, and its function: looked up once a run, not once an event
+        current: tuple[int, Handle] = (-1, nobody)
 
-    return arrived
+        def handle_of(run: int) -> Handle:
+            nonlocal current
+            if current[0] == run:
+                return current[1]
+            current = (run, open_stream(site, run, phase, lanes))
+            return current[1]
+
+        def plain(head: np.ndarray, *leaves: np.ndarray) -> None:
+            run, *steps = head.tolist()
+            handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+
+        def with_mask(head: np.ndarray, active: np.ndarray, *leaves: np.ndarray) -> None:
+            run, *steps = head.tolist()
+            if active.ndim:
+                handle_of(run)(tuple(steps), None, active, leaves, time.monotonic())
+            elif active:
+                handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+
+        def with_lanes(head: np.ndarray, *rest: np.ndarray) -> None:
+            now = time.monotonic()
+            active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
+            for lane in np.ndindex(head.shape[:lanes]):
+                ran = active[lane] if active is not None else None
+                if ran is not None and not ran.ndim:
+                    if not ran:
+                        continue
+                    ran = None
+                run, *steps = head[lane].tolist()
+                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now)
+
+        return with_lanes if lanes else with_mask if masked else plain
+
+    return lowered
+
+
+def nobody(steps: Any, lane: Any, active: Any, leaves: Any, now: float) -> None:
+    """Takes events of runs that nobody waits for any more."""

@@ -144,14 +144,16 @@ def _with_cause(birth: Birth, reason: str) -> str:
 
 def _general(birth: Birth) -> Why:
     word = "NaN" if birth.bad == "nan" else "an infinity"
-    given = ", ".join(
-        f"{value.dtype}{list(value.shape)}" + (f" = {show(value[()])}" if value.ndim == 0 else "")
-        for value in map(widen, birth.operands)
-        if value.dtype.kind in "fciub"
-    )
-    clean = all(np.isfinite(widen(v)).all() for v in birth.operands if widen(v).dtype.kind in "fc")
+    given, clean = [], True
+    for value in birth.operands:
+        numbers = widen(value)
+        if numbers.dtype.kind in "fciub":
+            text = f"{value.dtype}{list(value.shape)}"
+            given.append(f"{text} = {show(numbers[()])}" if value.ndim == 0 else text)
+            clean &= bool(np.isfinite(numbers).all())
     kind = "finite" if clean else "NaN-free"
-    return Why(_with_cause(birth, f"{birth.primitive} made {word} out of {kind} operands ({given})"))
+    what = f"{birth.primitive} made {word} out of {kind} operands ({', '.join(given)})"
+    return Why(_with_cause(birth, what))
 
 
 def _overflow(birth: Birth, what: str) -> Why:

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
+from jaxtap_core.address import source_of
 from jaxtap_core.events import Finding, TapEvent
 from jaxtap_core.leaves import tidy
 from jaxtap_core.observer import Verdicts
 from jaxtap_core.origin import Target, explain_target
 from jaxtap_core.pending import Pending
 from jaxtap_core.plan import GATE_ROWS, Check
-from jaxtap_core.reproduce import keep
 
 EXPLAINED_PER_PROGRAM = 1  # the first finding of a program is followed to its origin; the rest repeats it
 
@@ -50,9 +50,8 @@ def bad_on_host(x: Any, *, inf: bool) -> bool:
     if array.dtype.kind == "c":
         array = array.view(array.real.dtype)
     if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
-        with np.errstate(all="ignore"):
-            top = array.max()
-            low = array.min() if inf else top
+        top = np.maximum.reduce(array, axis=None)
+        low = np.minimum.reduce(array, axis=None) if inf else top
         return bool(np.isnan(top) or (inf and not (np.isfinite(top) and np.isfinite(low))))
     bad = ~np.isfinite(array) if inf else np.isnan(array)
     return bool(bad.any())
@@ -99,7 +98,8 @@ def _from_results(pending: Pending, *, inf: bool) -> Iterator[Met]:
     for i in bad:
         kind = _kind(np.asarray(pending.outs[i]))
         name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
-        yield Met(Target("result", "", (), i, kind), name, "output", None, "forward", pending.source)
+        source = source_of(pending.source_info) if pending.source_info is not None else ""
+        yield Met(Target("result", "", (), i, kind), name, "output", None, "forward", source)
 
 
 def _kind(array: np.ndarray) -> str:
@@ -158,5 +158,7 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
         size=explained.size if explained else None,
     )
     if explain:
+        from jaxtap_core.reproduce import keep
+
         keep(finding, pending.jaxpr(), list(pending.args))
     return finding

@@ -7,21 +7,21 @@ until an equation is found that made it of good operands. Only that equation's o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.causes import origin_of
-from jaxtap_core.events import Origin
+from jaxtap_core.events import Finding, Origin
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
-from jaxtap_core.replay import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
-from jaxtap_core.structure import BRANCHES, LOOPS
+from jaxtap_core.reproduce import evidence, keep
+from jaxtap_core.replay import INF, NAN, CannotReplay, Level, Node, evaluate, flatten, host, quiet
+from jaxtap_core.structure import BRANCHES, LOOPS, Scan
 from jaxtap_core.walk import Entry, NotMet, Place, first_bad, follow, numpy_codes, region_of
 
 DONATED = "inputs were donated"
@@ -38,7 +38,7 @@ class Target:
         steps: index vector of the step at which it was first met, outermost loop first. The last one may be ``None``
             for a carry or an output: then it is looked for.
         index: which carry or output of the loop's equation, which result, which output of the primitive.
-        bad: ``"nan"`` or ``"inf"``.
+        bad: ``"nan"``, or ``"inf"`` for either.
         lane: lane of a loop batched over its predicate, else ``None``.
     """
 
@@ -59,7 +59,7 @@ class Explanation:
         count, size, first_index: of the bad elements where it was met; ``None`` where the replay could not tell.
         last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it came in).
         step: the step at which it was met (-1: it was bad when it came into the loop).
-        entered: the loop's carry or output that it first turned bad in, seen from where it was born.
+        bad: which of the two it is, ``"nan"`` or ``"inf"``.
     """
 
     origin: Origin
@@ -68,7 +68,7 @@ class Explanation:
     first_index: Index | None = None
     last_good: dict[str, Any] | None = None
     step: int | None = None
-    entered: Entry | None = None
+    bad: Literal["nan", "inf"] | None = None
 
 
 def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanation:
@@ -94,6 +94,55 @@ def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanati
         return _unexplained(f"the replay itself failed: {type(error).__name__}: {lines[0]}")
 
 
+def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | Origin:
+    """Run ``f(*args, **kwargs)`` and say where the first NaN (or else Inf) in it was born.
+
+    Looked at are the carries and outputs of all loops, and the results of every program that ``f`` runs. It is run
+    again where the first run was without NaN, or where it is not jitted: a NaN may be there only with, or only without,
+    ``jax.jit``.
+
+    Returns:
+        The finding; ``str()`` of it is the report. Where there is none, an `Origin` whose ``reason`` says so.
+
+    Example:
+        >>>         >>> print(find_origin(jax.jit(lambda x: jnp.log(x)), -1.0).origin.reason)
+        log of a negative number (-1)
+    """
+    finding = _gated(f, args, kwargs)
+    if not isinstance(f, jax.stages.Wrapped):
+        try:
+            finding = _noted(finding, _gated(jax.jit(f), args, kwargs))
+        except Exception:  # what forbids jit: values read in Python, arguments that are no arrays
+            pass
+    if finding is None:
+        reason = "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
+        return Origin("", "", (), None, "", "forward", (), reason)
+    return finding
+
+
+def _gated(f: Callable[..., Any], args: Any, kwargs: Any) -> Finding | None:
+    from jaxtap_core.lens import record  # the lens asks this module for origins
+
+    for inf in (False, True):
+        with record(gate="escape", inf=inf) as recording:
+            f(*args, **kwargs)
+        if recording.findings:
+            return recording.findings[0]
+    return None
+
+
+def _noted(plain: Finding | None, jitted: Finding | None) -> Finding | None:
+    """The finding to report of a run without and one with jit; if only one has it, that is said."""
+    finding = jitted or plain
+    if finding is None or finding.origin is None or (plain and jitted):
+        return finding
+    only = "only without jit" if plain else "only with jit"
+    origin = replace(finding.origin, reason=f"{finding.origin.reason}; it is there {only}")
+    noted = replace(finding, origin=origin)
+    keep(noted, *evidence(finding))
+    return noted
+
+
 def _is_deleted(arg: Any) -> bool:
     return isinstance(arg, jax.Array) and arg.is_deleted()
 
@@ -107,13 +156,16 @@ class _Replay:
 
     def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target) -> None:
         self.jaxpr, self.args, self.target = quiet(jaxpr), list(args), target
-        self.bit = BITS[target.bad]
+        self.bit = NAN if target.bad == "nan" else NAN | INF
         self.names = _compat.arg_names(jaxpr)
         self.level = flatten(self.jaxpr)
         if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
             raise CannotReplay(
                 "the program changes a mutable reference that it was given, so its first content is gone"
             )
+        self.shift = 0
+        if _compat.body_of(self.jaxpr).jaxpr.effects:
+            self._discharge()
         complete = target.kind == "result"  # of other programs it is not known whether they came to an end
         self.root = Place(self.level, self.args, complete=complete)
 
@@ -124,6 +176,20 @@ class _Replay:
         if self.target.kind == "primitive":
             return self._primitive()
         return self._leaf()
+
+    def _discharge(self) -> None:
+        """Turn mutable references into values; a scan that used some has further carries before its own."""
+        old, target = self.level, self.target
+        self.jaxpr = _compat.without_refs(self.jaxpr)
+        self.level = flatten(self.jaxpr)
+        if target.kind == "carry":
+            before, after = node_of(old, target.path).eqn, node_of(self.level, target.path).eqn
+            if len(before.outvars) != len(after.outvars):
+                if before.primitive.name != "scan":
+                    raise CannotReplay(f"{target.path} uses mutable references")
+                scan = Scan.of(before)
+                consts = scan.split([var.aval for var in before.invars])[0]
+                self.shift = 1 + sum(map(_compat.is_ref, consts))
 
     # -- the three kinds of target
 
@@ -151,7 +217,7 @@ class _Replay:
     def _leaf(self) -> Explanation:
         place, node = self._descend()
         passage = place.passage(node)
-        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else 0)
+        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
         out = passage.body.outputs[leaf]
         known = self.target.steps[-1] if self.target.steps else None
         region = region_of(passage.body.avals[out].shape, self.target.lane)
@@ -173,21 +239,21 @@ class _Replay:
     def _follow(
         self, place: Place, number: int, code: np.ndarray, box: Any, found: Found | None = None, step: int | None = None
     ) -> Explanation:
-        index = first_bad(code, self.bit, box) if code.shape == np.shape(place.level.avals[number]) else None
+        whole = code.shape == np.shape(place.level.avals[number])
+        infinite = self.bit & INF and (first_bad(code, INF, box if whole else ()) is not None)
+        bad: Literal["nan", "inf"] = "inf" if infinite else "nan"
+        index = first_bad(code, INF if infinite else NAN, box) if whole else None
         if found is not None and place.entry is not None:
             place.entry = place.entry._replace(index=index)
             step = found.step
-        end = follow(place, number, index, self.target.bad)
-        entered = next((e for e in end.place.entries() if e.leaf is not None), None)
-        whole = index is not None
         return Explanation(
-            origin=origin_of(end, self.names),
+            origin=origin_of(follow(place, number, index, bad), self.names),
             count=int(((code & self.bit) > 0).sum()) if whole else None,
             size=code.size if whole else None,
             first_index=index,
             last_good=_last_good(found),
             step=step,
-            entered=entered,
+            bad=bad,
         )
 
     # -- finding the place
@@ -216,6 +282,17 @@ class _Replay:
             else:
                 raise CannotReplay(f"the program has no {self.target.path}")
             place.complete = self.target.kind == "result"
+
+
+def node_of(level: Level, path: str) -> Node:
+    """The equation at an address."""
+    segments = path.split("/")
+    while True:
+        node = level.node_at(segments.pop(0))
+        if not segments:
+            return node
+        branch = node.primitive == BRANCHES or segments[0] == "pred"
+        level = node.inner(segments.pop(0) if branch else "body")
 
 
 def _last_good(found: Found | None) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ class Pending:
         program, plan, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
         reason: why the run cannot be certified, or empty.
-        source: the user's line that ran it.
+        source_info: what JAX knows of the user's line that ran it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Pending:
     jaxpr: Callable[[], Any]
     args: Sequence[Any]
     outs: Sequence[Any]
-    source: str = ""
+    source_info: Any = None
     observed: Sequence[Any] | None = None
     states: dict[int, Any] | None = None
     program: Program | None = None

@@ -7,6 +7,7 @@ that contains something observed; all other equations are left as they are. Each
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -59,6 +60,7 @@ class Site:
     live: bool
     tap: int | None = None
 
+    @functools.cached_property
     def row_bytes(self) -> int:
         """Bytes that one event takes on the device."""
         leaves = sum(
@@ -69,7 +71,7 @@ class Site:
 
     def capacity(self, buffer_bytes: int) -> int:
         """Rows of the device buffer: all events where they fit, else as many as may be held at once."""
-        most = max(1, buffer_bytes // max(1, self.row_bytes()))
+        most = max(1, buffer_bytes // max(1, self.row_bytes))
         return min(most, self.bound if self.bound is not None else START_ROWS)
 
     def can_overflow(self, buffer_bytes: int) -> bool:
@@ -197,9 +199,9 @@ class Planner:
         self.loops = 0
         self._numbers = itertools.count()
 
-    def plan(self, jaxpr: Any, source: str) -> Plan:
-        """The plan of the program ``jaxpr``; ``source`` stands in where JAX kept no line."""
-        level = self._level(jaxpr, Numbering(), _Place(source=source))
+    def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
+        """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
+        level = self._level(jaxpr, Numbering(), _Place(source=source, phase=phase))
         return Plan(level, self.sites, self.checks, self.misfits, self.fitted, self.loops)
 
     # -- walking

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat, emit
-from jaxtap_core.address import source_of
+from jaxtap_core.address import current_phase, source_of
 from jaxtap_core.keys import Same
 from jaxtap_core.observer import Observer, Receivers
 from jaxtap_core.plan import DEBUG_PRIMITIVES, Plan, Planner, Site
@@ -55,18 +55,17 @@ def close_run(run: Run) -> None:
     _runs.pop(run.number, None)
 
 
-def _receive_live(
-    site: Site, number: int, steps: Any, lane: Any, active: Any, leaves: Any, phase: str, now: float
-) -> None:
+def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emit.Handle:
     run = _runs.get(number)
-    if run is not None:
-        run.receiver.live(site, run.program, run.call, steps, lane, active, leaves, phase, now)
+    if run is None:
+        return emit.nobody
+    return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
 
 
 def receivers() -> Receivers:
     """The host's ends of a program's emissions: they go to whichever run they name."""
 
-    def flushed(site: Site) -> Any:
+    def flushed(site: Site) -> emit.Receiver:
         def receive(number: int, buffer: emit.Buffer) -> None:
             run = _runs.get(number)
             if run is not None:
@@ -74,31 +73,24 @@ def receivers() -> Receivers:
 
         return emit.flush_receiver(site, receive)
 
-    return Receivers(lambda site: emit.live_receiver(site, _receive_live), flushed)
+    return Receivers(lambda site: emit.live_receiver(site, _open_stream), flushed)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rewritten program: its jaxpr, how its extra outputs fold back into states, and the parameters it binds with."""
+    """A rewritten program: how it is called, and how its extra outputs fold back into states."""
 
-    jaxpr: Any
+    call: Callable[..., Sequence[Any]]
     tree: Any
-    params: dict[str, Any]
     takes_run: bool
-    # the rewritten program as a function, for eager primitives; jitted ones are bound with production's parameters
-    function: Any = None
 
     def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
         """Outputs of the program and the states of its sites."""
-        operands = [np.int32(number), *args] if self.takes_run else list(args)
-        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
-            if self.function is not None:
-                outs = self.function(*operands)
-            else:
-                if self.takes_run:
-                    operands[0] = jnp.asarray(operands[0])
-                outs = _compat.jit_p.bind(*operands, **self.params)
-        return list(outs[:outputs]), jax.tree.unflatten(self.tree, outs[outputs:])
+        if self.takes_run:
+            with jax.transfer_guard("allow"):
+                args = [jnp.asarray(np.int32(number)), *args]
+        outs = self.call(*args)
+        return list(outs[:outputs]), self.tree.unflatten(outs[outputs:])
 
 
 class Program:
@@ -123,18 +115,25 @@ class Program:
         self.debug_only = self.effects <= DEBUG_PRIMITIVES
         self._params = None if params is None else {k: v for k, v in params.items() if k != "jaxpr"}
         self._source = source
+        self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
         self._variants: dict[tuple[bool, bool], Variant] = {}
         self.overflowed = False
         self.misfits_told = False
         self.plan = self.plan_of(jaxpr, replica=False)
 
+    def binds_like(self, params: dict[str, Any]) -> bool:
+        """Whether another ``jit`` equation of the same jaxpr is compiled the same way."""
+        mine = self._params
+        assert mine is not None
+        return all(mine[name] is params[name] or mine[name] == params[name] for name in mine)
+
     def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
         """The plan; that of a replica leaves debug callbacks out."""
         replica = replica and bool(self.effects)
         if replica not in self._plans:
             planner = Planner(self.settings, replica=replica)
-            self._plans[replica] = planner.plan(jaxpr, self._source)
+            self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
         return self._plans[replica]
 
     @property
@@ -178,11 +177,21 @@ class Program:
         operands = [jnp.int32(0), *args] if takes_run else list(args)
         with _compat.set_current_trace(_compat.eval_trace):
             new = jax.make_jaxpr(observed)(*operands)
-        if self._params is None:
-            function = jax.jit(_compat.jaxpr_as_fun(new))
-            return Variant(new, tree[-1], {}, takes_run, function)
+        return Variant(self._callable(jaxpr, new, takes_run, replica), tree[-1], takes_run)
+
+    def _callable(
+        self, jaxpr: Any, new: Any, takes_run: bool, replica: bool
+    ) -> Callable[..., Sequence[Any]]:
+        """A function that runs the rewritten program ``new``, compiled with what production asks of the compiler."""
         extra = len(_compat.body_of(new).jaxpr.outvars) - self.outputs
-        return Variant(new, tree[-1], self._bind_params(jaxpr, new, extra, takes_run, replica), takes_run)
+        params = None if self._params is None else self._bind_params(jaxpr, new, extra, takes_run, replica)
+        if params is None or _asks_for_nothing(params):
+            # the common case by the short road: dispatch in C++
+            function = _compat.jaxpr_as_fun(new)
+            named = lambda *args: function(*args)
+            named.__name__ = named.__qualname__ = self.name
+            return jax.jit(named)
+        return lambda *args: _compat.jit_p.bind(*args, **params)
 
     def _bind_params(
         self, jaxpr: Any, new: Any, extra: int, takes_run: bool, replica: bool
@@ -200,6 +209,18 @@ class Program:
             out_layouts=tuple(params["out_layouts"]) + (None,) * extra,
         )
         return params
+
+
+def _asks_for_nothing(params: dict[str, Any]) -> bool:
+    """Whether a ``jit`` equation asks nothing of the compiler that ``jax.jit(f)`` alone would not."""
+    return (
+        not any(params["donated_invars"])
+        and not params["keep_unused"]
+        and not params["compiler_options_kvs"]
+        and params["ctx_mesh"].empty
+        and all(x is _compat.UNSPECIFIED for x in (*params["in_shardings"], *params["out_shardings"]))
+        and all(x is None for x in (*params["in_layouts"], *params["out_layouts"]))
+    )
 
 
 def _usable_donations(jaxpr: Any, donated: Sequence[bool], replica: bool) -> tuple[bool, ...]:
@@ -246,7 +267,7 @@ class Programs:
     """All programs that were observed in this process, found by their jaxpr and by what the lens does."""
 
     def __init__(self) -> None:
-        self._jitted: dict[int, tuple[Any, dict[Hashable, Program]]] = {}
+        self._jitted: dict[int, tuple[Any, dict[int, list[Program]]]] = {}
         self._eager: OrderedDict[Hashable, tuple[Any, Program]] = OrderedDict()
 
     def jitted(self, params: dict[str, Any], settings: Settings, source_info: Any) -> Program:
@@ -257,12 +278,14 @@ class Programs:
         if known is None or known[0]() is not jaxpr:
             forget = lambda _, number=number: self._jitted.pop(number, None)
             known = self._jitted[number] = (weakref.ref(jaxpr, forget), {})
-        key = (settings.device_key, params["donated_invars"], params["name"], _sharding_key(params))
-        program = known[1].get(key)
-        if program is None:
-            source = source_of(source_info())
-            program = known[1][key] = Program(jaxpr, params, params["name"], settings, source)
-        return program
+        candidates = known[1].setdefault(settings.device_id, [])
+        phase = current_phase()
+        for program in candidates:
+            if program.phase == phase and program.binds_like(params):
+                return program
+        source = source_of(source_info())
+        candidates.append(Program(jaxpr, params, params["name"], settings, source))
+        return candidates[-1]
 
     def eager(
         self, primitive: Any, args: Sequence[Any], params: dict[str, Any], settings: Settings, source_info: Any
@@ -272,7 +295,8 @@ class Programs:
             primitive,
             tuple(_param_key(name, value) for name, value in params.items()),
             tuple(_aval_key(x) for x in args),
-            settings.device_key,
+            settings.device_id,
+            current_phase(),
         )
         known = self._eager.get(key)
         if known is not None:
@@ -286,17 +310,6 @@ class Programs:
         if len(self._eager) > EAGER_PROGRAMS:
             self._eager.popitem(last=False)
         return jaxpr, program
-
-
-def _sharding_key(params: dict[str, Any]) -> Hashable:
-    """Shardings and layouts of a ``jit`` equation, or nothing where the user gave none (nearly always)."""
-    given = [
-        value
-        for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts")
-        for value in params[name]
-        if value is not None and value is not _compat.UNSPECIFIED
-    ]
-    return tuple(given) + tuple(params["compiler_options_kvs"])
 
 
 def _param_key(name: str, value: Any) -> Hashable:

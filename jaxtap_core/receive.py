@@ -5,6 +5,7 @@ Nothing here touches a device: it may run inside a callback, while a program is 
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from jaxtap_core.aside import describe, warn
-from jaxtap_core.emit import Buffer
+from jaxtap_core.emit import Buffer, Handle
 from jaxtap_core.events import Alert, TapEvent
 from jaxtap_core.plan import Site
-from jaxtap_core.recording import Recording, Stream, StreamKey
+from jaxtap_core.recording import Recording, Stream, StreamKey, arrived
 from jaxtap_core.settings import Settings
 from jaxtap_core.taps import Tap
 
@@ -40,36 +41,40 @@ class Receiver:
 
     # -- arrival
 
-    def live(
-        self,
-        site: Site,
-        program: str,
-        call: int,
-        steps: np.ndarray,
-        lane: tuple[int, ...] | None,
-        active: Any,
-        leaves: Sequence[np.ndarray],
-        phase: str,
-        now: float,
-    ) -> None:
-        """One event has arrived while its program is running."""
+    def open_stream(self, site: Site, program: str, call: int, phase: str, lanes: int) -> Handle:
+        """The function that takes the live events of one site during one run, one call an event."""
         with self._lock:
-            stream = self._stream(
-                site, program, call, phase, live=True, lanes=None if lane is None else len(lane)
-            )
-            stream.steps.append(steps)
-            for column, leaf in zip(stream.leaves, leaves, strict=True):
-                column.append(leaf)
-            assert stream.time is not None
-            stream.time.append(np.float64(now))
-            if stream.active is not None:
-                stream.active.append(active)
-            if stream.lanes is not None:
-                stream.lanes.append(np.asarray(lane, np.int32))
-            if self._heard(site):
-                self._hear(site, stream.event(len(stream) - 1))
-            if not self._keep:
-                stream.clear()
+            stream = self._stream(site, program, call, phase, live=True, lanes=lanes or None)
+        keep, lock, key = self._keep, self._lock, stream.key
+        listeners = self._listeners(site)
+        columns = stream.leaves
+        single = columns[0] if len(columns) == 1 else None
+        assert stream.time is not None
+        times, vectors = stream.time, stream.steps
+
+        def handle(
+            steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float
+        ) -> None:
+            with lock:
+                if keep:
+                    vectors.append(steps)
+                    times.append(now)
+                    if single is not None:
+                        single.append(leaves[0])
+                    else:
+                        for column, leaf in zip(columns, leaves, strict=True):
+                            column.append(leaf)
+                    if stream.active is not None:
+                        stream.active.append(active)
+                    if stream.lanes is not None:
+                        stream.lanes.append(lane)
+                if listeners:
+                    values = [leaf[()] for leaf in leaves]
+                    event = arrived(key, steps, values, lane, active, None, now)
+                    for listen in listeners:
+                        listen(event)
+
+        return handle
 
     def data(self, site: Site, program: str, call: int, buffer: Buffer, rows: int) -> None:
         """``rows`` events have come as data. The arrays may be views of device memory: they are copied."""
@@ -83,9 +88,11 @@ class Receiver:
                 column.extend(np.array(leaf[:rows]))
             if stream.active is not None:
                 stream.active.extend(np.array(buffer.active[:rows]))
-            if self._heard(site):
+            listeners = self._listeners(site)
+            if listeners:
                 for row in range(start, len(stream)):
-                    self._hear(site, stream.event(row))
+                    for listen in listeners:
+                        listen(stream.event(row))
 
     def _stream(
         self, site: Site, program: str, call: int, phase: str, *, live: bool, lanes: int | None
@@ -120,49 +127,47 @@ class Receiver:
 
     # -- listeners
 
-    def _heard(self, site: Site) -> bool:
-        """Whether anybody on the host wants to see each event of ``site``."""
-        if self.settings.sinks:
-            return True
-        tap = self._tap(site)
-        if tap is not None:
-            return tap.live
-        return self.settings.live_carry if site.kind == "carry" else self.settings.live_outputs
-
-    def _hear(self, site: Site, event: TapEvent) -> None:
+    def _listeners(self, site: Site) -> list[Callable[[TapEvent], None]]:
+        """Everybody on the host who wants to see each event of ``site``, in the order in which they are told."""
         settings, tap = self.settings, self._tap(site)
+        found: list[Callable[[TapEvent], None]] = []
         if tap is not None:
             if tap.mode == "nan":
-                self._alert(event, "NaN/Inf" if tap.inf else "NaN", tap.once)
+                message, once = "NaN/Inf" if tap.inf else "NaN", tap.once
+                found.append(lambda event: self._alert(event, message, once))
             elif tap.mode == "print":
                 name = f"{tap.label}: " if tap.label else ""
-                sys.stderr.write(f"[tap] {name}{event}\n")
-            if tap.alert is not None:
-                self._ask("alert", tap.alert, event.value, event, tap.once)
-            if tap.on_value is not None:
-                self._call("on_value", tap.on_value, event)
+                found.append(lambda event: _say(f"[tap] {name}{event}"))
+            if (predicate := tap.alert) is not None:
+                found.append(
+                    lambda event: self._ask("alert", predicate, event.value, event, tap.once)
+                )
+            found += self._caller("on_value", tap.on_value)
         elif site.kind == "carry":
-            if settings.alert is not None:
-                self._ask("alert", settings.alert, event, event, settings.alert_once)
-            if settings.on_step is not None:
-                self._call("on_step", settings.on_step, event)
+            if (alert := settings.alert) is not None:
+                found.append(lambda event: self._ask("alert", alert, event, event, settings.alert_once))
+            found += self._caller("on_step", settings.on_step)
         else:
-            if settings.alert_ys is not None:
-                self._ask("alert_ys", settings.alert_ys, event, event, settings.alert_ys_once)
-            if settings.on_ys is not None:
-                self._call("on_ys", settings.on_ys, event)
+            if (alert_ys := settings.alert_ys) is not None:
+                found.append(
+                    lambda event: self._ask("alert_ys", alert_ys, event, event, settings.alert_ys_once)
+                )
+            found += self._caller("on_ys", settings.on_ys)
         for sink in settings.sinks:
-            self._call(f"sink {sink!r}", sink.write, event)
+            found += self._caller(f"sink {sink!r}", sink.write)
+        return found
+
+    def _caller(self, what: str, function: Callable[..., Any] | None) -> list[Callable[[TapEvent], None]]:
+        return [] if function is None else [functools.partial(self._call, what, function)]
 
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call something of the user's; when it raises it is heard of once and never called again."""
-        mark = id(getattr(function, "__self__", function))
-        if mark in self._silenced:
+        if self._silenced and _mark(function) in self._silenced:
             return None
         try:
             return function(*args)
         except Exception as error:
-            self._silenced.add(mark)
+            self._silenced.add(_mark(function))
             warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
             return None
 
@@ -190,9 +195,17 @@ class Receiver:
         self.recording.alerts.append(alert)
         place = " ".join(part for part in (event.path, event.position) if part)
         source = f" ({event.source.partition(' ')[0]})" if event.source else ""
-        sys.stderr.write(f"[tap] FAIL {place}: {message}{source}\n")
+        _say(f"[tap] FAIL {place}: {message}{source}")
         if self.stop is not None:
             self.stop(alert)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _mark(function: Callable[..., Any]) -> int:
+    return id(getattr(function, "__self__", function))
 
 
 def _raise(error: Exception) -> None:

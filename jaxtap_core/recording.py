@@ -46,6 +46,50 @@ class StreamKey:
         return (self.program, self.call, path, self.kind, self.label)
 
 
+class _Arrived(TapEvent):
+    """An event that shares what its stream has in common: made some ten times faster, since millions are."""
+
+    __slots__ = ("_own", "_shared")
+    _own: tuple[Any, ...]
+    _shared: StreamKey
+
+    path = property(lambda self: self._shared.path)  # type: ignore[assignment]
+    total = property(lambda self: self._shared.total)  # type: ignore[assignment]
+    kind = property(lambda self: self._shared.kind)  # type: ignore[assignment]
+    program = property(lambda self: self._shared.program)  # type: ignore[assignment]
+    call = property(lambda self: self._shared.call)  # type: ignore[assignment]
+    phase = property(lambda self: self._shared.phase)  # type: ignore[assignment]
+    source = property(lambda self: self._shared.source)  # type: ignore[assignment]
+    step = property(lambda self: self._own[0][-1] if self._own[0] else -1)  # type: ignore[assignment]
+    steps = property(lambda self: self._own[0])  # type: ignore[assignment]
+    value = property(lambda self: self._own[1])  # type: ignore[assignment]
+    lane = property(lambda self: self._own[2])  # type: ignore[assignment]
+    active = property(lambda self: self._own[3])  # type: ignore[assignment]
+    device = property(lambda self: self._own[4])  # type: ignore[assignment]
+    time = property(lambda self: self._own[5])  # type: ignore[assignment]
+
+
+_new = object.__new__
+_set_shared = _Arrived._shared.__set__  # type: ignore[attr-defined]
+_set_own = _Arrived._own.__set__  # type: ignore[attr-defined]
+
+
+def arrived(
+    key: StreamKey,
+    steps: tuple[int, ...],
+    leaves: Sequence[Any],
+    lane: tuple[int, ...] | None = None,
+    active: np.ndarray | None = None,
+    device: int | None = None,
+    time: float | None = None,
+) -> TapEvent:
+    """The event of stream ``key`` with these leaves."""
+    event = _new(_Arrived)
+    _set_shared(event, key)
+    _set_own(event, (steps, key.rebuild(leaves), lane, active, device, time))
+    return event
+
+
 class Stream:
     """The columns of one stream: step vectors, values, and what some streams have besides.
 
@@ -90,30 +134,16 @@ class Stream:
         keys += list(self.steps.array.T[::-1])
         return np.lexsort(keys) if keys else np.arange(len(self))
 
-    def clear(self) -> None:
-        """Forget all rows (a lens that is only live keeps none)."""
-        for column in (self.steps, *self.leaves, self.time, self.active, self.lanes, self.device):
-            if column is not None:
-                column.clear()
-
     def event(self, row: int) -> TapEvent:
         """The event in one row."""
-        key, steps = self.key, tuple(self.steps.array[row].tolist())
-        return TapEvent(
-            path=key.path,
-            step=steps[-1] if steps else -1,
-            total=key.total,
-            steps=steps,
-            value=key.rebuild([leaf.array[row] for leaf in self.leaves]),
-            kind=key.kind,
-            program=key.program,
-            call=key.call,
-            lane=None if self.lanes is None else tuple(self.lanes.array[row].tolist()),
-            active=None if self.active is None else self.active.array[row],
-            device=None if self.device is None else int(self.device.array[row]),
-            phase=key.phase,
-            source=key.source,
-            time=None if self.time is None else float(self.time.array[row]),
+        return arrived(
+            self.key,
+            tuple(self.steps.array[row].tolist()),
+            [leaf.array[row] for leaf in self.leaves],
+            None if self.lanes is None else tuple(self.lanes.array[row].tolist()),
+            None if self.active is None else self.active.array[row],
+            None if self.device is None else int(self.device.array[row]),
+            None if self.time is None else float(self.time.array[row]),
         )
 
 

@@ -107,8 +107,6 @@ class Level:
 
     def behind(self, wanted: Iterable[int]) -> tuple[list[Node], set[int]]:
         """What ``wanted`` depends on: nodes in program order, and the numbers of all values they touch."""
-        if any(_compat.is_ref(aval) for aval in self.avals):
-            return self.nodes, set(range(len(self.avals)))  # a reference may be written by any equation
         needed, nodes = set(wanted), []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):

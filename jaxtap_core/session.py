@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from jaxtap_core import _compat, emit
-from jaxtap_core.address import source_of
 from jaxtap_core.aside import LensError, describe, warn, warn_once
 from jaxtap_core.certify import certify
 from jaxtap_core.events import Certificate, ProgramVerdict
@@ -123,7 +122,6 @@ class Session:
         flat = outs if primitive.multiple_results else (outs,)
         if any(_can_be_bad(x) for x in flat):
             jaxpr = _jaxpr_of(primitive, args_held, params)
-            source_info = _compat.current_source()
             self._queue.add(
                 Pending(
                     name,
@@ -131,7 +129,7 @@ class Session:
                     jaxpr,
                     args_held,
                     flat,
-                    source=source_info,
+                    source_info=_compat.current_source(),
                 )
             )
         return outs
@@ -183,7 +181,7 @@ class Session:
                 lambda: jaxpr,
                 kept,
                 flat,
-                source=_compat.current_source() if self._judges_results else "",
+                source_info=_compat.current_source() if self._judges_results else None,
                 observed=observed if certified else None,
                 states=states,
                 program=program,
@@ -227,11 +225,14 @@ class Session:
                 # the gate brings the replay engine along: loaded by those who use it
                 from jaxtap_core.gate import judge
 
-                if not isinstance(pending.source, str):
-                    pending.source = _Lazy(pending.source)
                 self.recording.findings += judge(pending, inf=self.settings.inf, level=level.name)
         except jax.errors.JaxRuntimeError:
             pass  # the program itself failed: the user hears of it where the result is used
+        except Exception as error:
+            warn_once(
+                ("settle", pending.name, str(error)),
+                f"what was observed of {pending.name!r} could not be read: {describe(error)}",
+            )
         finally:
             if pending.run is not None:
                 close_run(pending.run)
@@ -285,20 +286,16 @@ class Session:
     def _tell_misfits(self) -> None:
         if not self._misfits:
             return
-        lines = [f"{where}: {m.reason}; its leaves: {', '.join(m.leaves)}" for where, m in self._misfits.items()]
+        lines = [f"{where}: {m.reason}; its leaves: {_some(m.leaves)}" for where, m in self._misfits.items()]
         if self._fitted:
             warn("the selection does not fit some loops, which were skipped:\n  " + "\n  ".join(lines))
         else:
             warn("the selection fits no loop, nothing was recorded:\n  " + "\n  ".join(lines))
 
 
-class _Lazy(str):
-    """The user's line, looked up when a finding needs it."""
-
-    __slots__ = ()
-
-    def __new__(cls, source_info: Any) -> _Lazy:
-        return super().__new__(cls, source_of(source_info))
+def _some(names: Sequence[str], most: int = 12) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def _can_be_bad(x: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -17,6 +18,10 @@ from jaxtap_core.taps import Tap
 
 IDENTITIES = ("auto", "certified", "inline")
 DEFAULT_BUFFER_BYTES = 16 * 2**20
+
+
+_device_ids: dict[Hashable, int] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,12 @@ class Settings:
     def live_outputs(self) -> bool:
         """Whether somebody on the host waits for output events."""
         return self.on_ys is not None or self.alert_ys is not None
+
+    @cached_property
+    def device_id(self) -> int:
+        """A number that stands for `device_key`: equal keys have equal numbers, and numbers are quick to look up."""
+        with _lock:
+            return _device_ids.setdefault(self.device_key, len(_device_ids))
 
     @cached_property
     def device_key(self) -> Hashable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxtap_core.events import Finding, Origin, short
+from jaxtap_core.events import Finding, Origin, TapEvent, short
 
 MOST_LINES = 12
 
@@ -27,7 +27,7 @@ def tell(finding: Finding, verbose: bool = False) -> list[str]:
     """
     lines = [_headline(finding)]
     if finding.origin is not None:
-        lines += _birth(finding.origin, finding.event.source)
+        lines += _birth(finding.origin, finding.event)
     if finding.last_good is not None:
         lines.append(_last_good(finding))
     if finding.origin is not None and finding.origin.advice:
@@ -73,18 +73,17 @@ def _step(finding: Finding) -> str:
     return text + (f" (outer {', '.join(map(str, outer))})" if outer else "")
 
 
-def _birth(origin: Origin, source: str) -> list[str]:
+def _birth(origin: Origin, event: TapEvent) -> list[str]:
     if not origin.reproduced:
         return [f"  born: not known: {origin.reason}"]
     if not origin.primitive:
         return [f"  born: before: {origin.reason}"]
-    at = origin.source or source
-    place = f"{origin.primitive} at {at}" if at else origin.primitive
-    if origin.steps:
-        place += f", {origin.path} step {', '.join(map(str, origin.steps))}, {origin.phase}"
-    else:
-        place += f", {origin.path}, {origin.phase}"
-    if origin.lane is not None:
+    at = origin.source or event.source
+    place = f"{origin.primitive} at {at}, {origin.path}" if at else f"{origin.primitive}, {origin.path}"
+    if origin.steps and origin.steps != event.steps:
+        place += f" step {', '.join(map(str, origin.steps))}"
+    place += f", {origin.phase}"
+    if origin.lane is not None and origin.lane != event.lane:
         place += f", lane {','.join(map(str, origin.lane))}"
     return [f"  born: {place}", f"  why:  {origin.reason}"]
 

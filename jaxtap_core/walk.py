@@ -21,6 +21,8 @@ from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found, Passage
 from jaxtap_core.replay import BITS, INF, NAN, CannotReplay, Level, Node, fetch, host, is_inexact, survey
 from jaxtap_core.structure import BRANCHES, LOOPS
 
+MERELY_MOVE = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze"})
+
 HOPS = 20_000  # equations followed before giving up
 
 
@@ -225,7 +227,8 @@ def follow(place: Place, number: int, index: Index | None, bad: str) -> Born | G
                 behind = operand_behind(place, node, output, index, bit)
                 if behind is None:
                     return Born(place, node, output, index, bad)
-                user = place, node
+                if user is None or node.primitive not in MERELY_MOVE:
+                    user = place, node
                 number, index = node.inputs[behind[0]], behind[1]
                 continue
         index = arrive(place, number, index, bit)
