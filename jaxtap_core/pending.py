@@ -63,8 +63,12 @@ class Pending:
 
 
 def _ready(x: Any) -> bool:
+    if not isinstance(x, jax.Array):
+        return True
     try:
-        return not isinstance(x, jax.Array) or bool(x.is_ready())
+        return bool(x.is_ready())
+    except AttributeError:  # an array of typed keys cannot be asked itself
+        return bool(jax.random.key_data(x).is_ready())
     except RuntimeError:  # deleted meanwhile
         return True
 
