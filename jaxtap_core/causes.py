@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.explain import Birth, Why, explain, facts
 from jaxtap_core.events import Origin
+from jaxtap_core.explain import Birth, Why, explain, facts
 from jaxtap_core.influence import Box, Index
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
 from jaxtap_core.structure import BRANCHES, LOOPS
@@ -17,9 +17,7 @@ LINKS = 100  # equations through which a zero is followed
 
 # A zero that comes out of these came in with one operand (the first that is zero).
 _PASS_ZERO = frozenset(
-    "mul neg convert_element_type reduce_precision copy real imag conj complex add_any reduce_sum cumsum name "
-    "broadcast_in_dim reshape squeeze expand_dims transpose slice dynamic_slice rev concatenate pad gather "
-    "dynamic_update_slice optimization_barrier dot_general sharding_constraint".split()
+    ["mul", "neg", "convert_element_type", "reduce_precision", "copy", "real", "imag", "conj", "complex", "add_any", "reduce_sum", "cumsum", "name", "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "dynamic_slice", "rev", "concatenate", "pad", "gather", "dynamic_update_slice", "optimization_barrier", "dot_general", "sharding_constraint"]
 )
 
 
@@ -112,7 +110,9 @@ def _checked(birth: Birth, why: Why) -> Why:
     still = code[birth.index] if birth.index is not None and code.ndim == len(birth.index) else code
     if (np.asarray(still) & BITS[birth.bad]).any():
         return why
-    given = ", ".join(f"{birth.element(i):.6g}" for i in range(len(birth.operands)) if birth.part(i).size)
+    given = ", ".join(
+        f"{birth.element(i):.6g}" for i in range(len(birth.operands)) if birth.part(i).size
+    )
     return Why(
         f"rounding: {birth.primitive} gets {given} when its operands are looked at, and then makes nothing bad; "
         "in the program itself they are rounded otherwise (it depends on how XLA fuses)",
@@ -121,7 +121,10 @@ def _checked(birth: Birth, why: Why) -> Why:
 
 
 def _behind(
-    born: Born, boxes: tuple[tuple[int, Box], ...], operands: list[np.ndarray], names: tuple[str, ...]
+    born: Born,
+    boxes: tuple[tuple[int, Box], ...],
+    operands: list[np.ndarray],
+    names: tuple[str, ...],
 ) -> tuple[bool, str]:
     """(whether a zero operand is the cotangent of a branch not taken, where the odd operand came from)."""
     unselected, cause = False, ""
@@ -153,10 +156,16 @@ def _infinity(place: Place, number: int, index: Index, names: tuple[str, ...]) -
     try:
         end = follow(place, number, index, "inf")
         if isinstance(end, Given):
-            given = "is a constant of the program" if end.input is None else f"came with {argument(end.input, names)}"
+            given = (
+                "is a constant of the program"
+                if end.input is None
+                else f"came with {argument(end.input, names)}"
+            )
             return f"the inf {given}"
         birth = birth_of(end, names, deep=False)
-        return f"the inf is made by {end.node.primitive} at {end.node.source}: {explain(birth).reason}"
+        return (
+            f"the inf is made by {end.node.primitive} at {end.node.source}: {explain(birth).reason}"
+        )
     except CannotReplay:
         return ""
 
@@ -209,7 +218,9 @@ def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[
         return None
     reach = behind_element(place, node, output, index)
     reach = reach[:1] if node.primitive == "div" else reach
-    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])]
+    floats = [
+        (node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])
+    ]
     for (number, box), value in zip(floats, place.values([n for n, _ in floats]), strict=True):
         zero = _first_zero(host(value), box)
         if zero is not None:

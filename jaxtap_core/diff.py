@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -220,6 +220,7 @@ def _nearest(track: Track, others: Iterable[Track]) -> str:
 def _compare_track(
     a: Track, b: Track, tolerances: Tolerances, nan: NaN
 ) -> Iterator[Structural | LeafDifference]:
+    a = replace(a, source=b.source or a.source)
     title = str(a.place)
     where = f" [{title}]" if title else ""
     if a.total != b.total:

@@ -157,7 +157,9 @@ def _general(birth: Birth) -> Why:
 
 
 def _overflow(birth: Birth, what: str) -> Why:
-    return Why(f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})")
+    return Why(
+        f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})"
+    )
 
 
 # -- functions of one number, defined on a part of the line
@@ -210,7 +212,9 @@ for _name in _DOMAINS:
 def _gamma(birth: Birth) -> Why | None:
     x = birth.element()
     if x <= 0 and x == np.floor(x):
-        return Why(f"{birth.primitive} has a pole at {show(x)}", "keep the operand off 0, -1, -2, …")
+        return Why(
+            f"{birth.primitive} has a pole at {show(x)}", "keep the operand off 0, -1, -2, …"
+        )
     return _overflow(birth, f"{birth.primitive}({show(x)})") if birth.bad == "inf" else None
 
 
@@ -280,11 +284,18 @@ def _quotient(birth: Birth) -> Why | None:
             return _unselected(birth, "0/0")
         small = zero_text(y if is_subnormal(y, dtype) else x, dtype)
         reason = "0/0" if small == "0" else f"0/0 ({small})"
-        return Why(_with_cause(birth, reason), "guard the denominator; a mean over nothing gives this too")
+        return Why(
+            _with_cause(birth, reason), "guard the denominator; a mean over nothing gives this too"
+        )
     if is_zero(y, dtype):
-        return Why(_with_cause(birth, f"division of {show(x)} by {zero_text(y, dtype)}"), "guard the denominator")
+        return Why(
+            _with_cause(birth, f"division of {show(x)} by {zero_text(y, dtype)}"),
+            "guard the denominator",
+        )
     if np.isinf(x) and np.isinf(y):
-        return Why(_with_cause(birth, "inf/inf"), "divide before the two overflow, or compute in log space")
+        return Why(
+            _with_cause(birth, "inf/inf"), "divide before the two overflow, or compute in log space"
+        )
     return _overflow(birth, f"{show(x)} / {show(y)}") if birth.bad == "inf" else None
 
 
@@ -295,7 +306,9 @@ def _remainder(birth: Birth) -> Why | None:
     x, y = birth.element(0), birth.element(1)
     if y == 0:
         return Why(f"remainder of {show(x)} by 0", "guard the denominator")
-    return Why(_with_cause(birth, f"remainder of an infinity by {show(y)}")) if np.isinf(x) else None
+    return (
+        Why(_with_cause(birth, f"remainder of an infinity by {show(y)}")) if np.isinf(x) else None
+    )
 
 
 RULES["rem"] = _remainder
@@ -349,7 +362,9 @@ def _total(birth: Birth) -> Why | None:
     if np.isposinf(part.real).any() and np.isneginf(part.real).any():
         return Why(_with_cause(birth, f"inf - inf in a sum of {part.size} numbers"))
     if birth.bad == "inf" and np.isfinite(part).all():
-        return _overflow(birth, f"a sum of {part.size} numbers up to {show(np.abs(part).max(initial=0))}")
+        return _overflow(
+            birth, f"a sum of {part.size} numbers up to {show(np.abs(part).max(initial=0))}"
+        )
     return None
 
 
@@ -369,7 +384,11 @@ for _name in ("reduce_prod", "cumprod"):
 
 
 def _extreme(birth: Birth) -> Why | None:
-    return Why(f"{birth.primitive} of nothing", "guard the empty case") if birth.part(0).size == 0 else None
+    return (
+        Why(f"{birth.primitive} of nothing", "guard the empty case")
+        if birth.part(0).size == 0
+        else None
+    )
 
 
 for _name in ("reduce_max", "reduce_min"):
@@ -381,7 +400,11 @@ def _contraction(birth: Birth) -> Why | None:
     infinite = np.isinf(a).any() or np.isinf(b).any()
     if birth.bad == "nan" and infinite:
         zero = (a == 0).any() or (b == 0).any()
-        text = "0 * inf, or inf - inf, in a sum of products" if zero else "inf - inf in a sum of products"
+        text = (
+            "0 * inf, or inf - inf, in a sum of products"
+            if zero
+            else "inf - inf in a sum of products"
+        )
         return _unselected(birth, text) if birth.unselected else Why(_with_cause(birth, text))
     if not infinite:
         most = show(np.abs(a).max(initial=0)), show(np.abs(b).max(initial=0))
@@ -442,13 +465,17 @@ def _triangular(birth: Birth) -> Why | None:
         if zeros.size:
             k = int(zeros[0])
             return Why(
-                _with_cause(birth, f"the triangular matrix is singular: 0 on its diagonal at [{k}, {k}]"),
+                _with_cause(
+                    birth, f"the triangular matrix is singular: 0 on its diagonal at [{k}, {k}]"
+                ),
                 "the system has no unique solution; regularise the matrix",
             )
     if not (np.isfinite(matrix).all() and np.isfinite(birth.part(1)).all()):
         return Why(_with_cause(birth, "the system holds an infinity"))
     least = np.abs(np.diagonal(matrix)).min(initial=np.inf)
-    return Why(f"overflow: the triangular matrix is nearly singular (least diagonal element {show(least)})")
+    return Why(
+        f"overflow: the triangular matrix is nearly singular (least diagonal element {show(least)})"
+    )
 
 
 RULES["triangular_solve"] = _triangular
@@ -465,7 +492,17 @@ def _factorization(birth: Birth) -> Why | None:
     return None
 
 
-for _name in ("lu", "qr", "geqrf", "householder_product", "svd", "eigh", "eig", "schur", "tridiagonal_solve"):
+for _name in (
+    "lu",
+    "qr",
+    "geqrf",
+    "householder_product",
+    "svd",
+    "eigh",
+    "eig",
+    "schur",
+    "tridiagonal_solve",
+):
     RULES[_name] = _factorization
 
 

@@ -41,7 +41,7 @@ class Met:
 
 def bad_on_host(x: Any, *, inf: bool) -> bool:
     """Whether an array holds a NaN (or, with ``inf``, an Inf). Arrays that were deleted hold nothing."""
-    if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not x.size:
+    if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not np.size(x):
         return False
     try:
         array = np.asarray(x)

@@ -38,7 +38,11 @@ def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
     rule = RULES.get(node.primitive)
     if rule is None:
         shape = node.eqn.outvars[output].aval.shape
-        rule = elementwise if node.primitive in ELEMENTWISE and len(shape) == len(index) else everything
+        rule = (
+            elementwise
+            if node.primitive in ELEMENTWISE and len(shape) == len(index)
+            else everything
+        )
     return rule(node, output, index, values)
 
 
@@ -47,27 +51,28 @@ def shape_of(node: Node, operand: int) -> tuple[int, ...]:
     return tuple(getattr(node.eqn.invars[operand].aval, "shape", ()))
 
 
-def everything(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def everything(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     """All elements of all operands."""
     return [(i, (WHOLE,) * len(shape_of(node, i))) for i in range(len(node.inputs))]
 
 
-def elementwise(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def elementwise(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     """The element at the same place; of a scalar operand, the scalar."""
     return [(i, index if shape_of(node, i) else ()) for i in range(len(node.inputs))]
 
 
 ELEMENTWISE = frozenset(
-    "abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp complex conj "
-    "convert_element_type copy copy_p cos cosh device_put digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt "
-    "igamma igamma_grad_a igammac imag integer_pow is_finite le lgamma log log1p logistic lt max min mul name "
-    "ne neg nextafter pbroadcast polygamma pow pvary random_gamma_grad real reduce_precision "
-    "regularized_incomplete_beta rem reshard round rsqrt sharding_constraint sign sin sinh sqrt square "
-    "stop_gradient sub tan tanh zeta".split()
+    ["abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "copy_p", "cos", "cosh", "device_put", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma", "igamma_grad_a", "igammac", "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "name", "ne", "neg", "nextafter", "pbroadcast", "polygamma", "pow", "pvary", "random_gamma_grad", "real", "reduce_precision", "regularized_incomplete_beta", "rem", "reshard", "round", "rsqrt", "sharding_constraint", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta"]
 )
 
 
-def _same_operand(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def _same_operand(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     return [(output, index)]
 
 
@@ -169,7 +174,9 @@ for _name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"):
     RULES[_name] = _reduce
 
 
-def _cumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def _cumulate(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     axis, here = node.eqn.params["axis"], index[node.eqn.params["axis"]]
     span = slice(here, None) if node.eqn.params["reverse"] else slice(0, here + 1)
     return [(0, (*index[:axis], span, *index[axis + 1 :]))]
@@ -204,7 +211,9 @@ def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
 RULES["dot_general"] = _dot
 
 
-def _matrices(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def _matrices(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     """The matrices (the last two axes) at the same place of the batch."""
     result: list[tuple[int, Box]] = []
     for i in range(len(node.inputs)):
@@ -214,10 +223,7 @@ def _matrices(node: Node, output: int, index: Index, values: Sequence[Any]) -> l
     return result
 
 
-for _name in (
-    "cholesky cholesky_update eig eigh geqrf hessenberg householder_product lu qr schur svd triangular_solve tridiagonal "
-    "tridiagonal_solve"
-).split():
+for _name in ["cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu", "qr", "schur", "svd", "triangular_solve", "tridiagonal", "tridiagonal_solve"]:
     RULES[_name] = _matrices
 
 
@@ -234,13 +240,17 @@ def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> li
     if not operands:
         return everything(node, output, index, values)
     names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-    return _origin(node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts)
+    return _origin(
+        node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts
+    )
 
 
 RULES["scatter"] = _scatter
 
 
-def _accumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+def _accumulate(
+    node: Node, output: int, index: Index, values: Sequence[Any]
+) -> list[tuple[int, Box]]:
     return [(0, index), (2, (WHOLE,) * len(shape_of(node, 2)))]
 
 

@@ -52,6 +52,7 @@ class Observer:
         settings: of the lens.
         receivers: where emissions go.
         run: int32 scalar that tells runs of the program apart on the host.
+        rows: of the buffers whose final length is not known.
         flushing: whether buffers that may overflow are flushed; else what does not fit is only counted.
         inside: whether an outer transformation is being traced: then every site is live, and each event carries
             whether its lane ran.
@@ -64,6 +65,7 @@ class Observer:
         receivers: Receivers,
         run: Any,
         *,
+        rows: int = 1,
         flushing: bool = False,
         inside: bool = False,
     ) -> None:
@@ -73,12 +75,13 @@ class Observer:
         self._receivers = receivers
         self._run = run
         self._flushing = flushing
+        self._rows = rows
         self._steps: list[Any] = []
         self._active: list[Any] = []
         self.states: dict[int, Any] = {}
         for site in plan.sites.values():
             if not site.live:
-                self.states[site.number] = emit.empty(site, site.capacity(settings.buffer_bytes))
+                self.states[site.number] = emit.empty(site, self._capacity(site))
         for check in plan.checks.values():
             self.states[check.number] = _no_verdicts(check)
 
@@ -187,12 +190,13 @@ class Observer:
             emit.emit(self._run, steps, active, leaves, receiver)
             return
         buffer = emit.append(self.states[site.number], steps, active, leaves)
-        bytes_ = self.settings.buffer_bytes
-        if self._flushing and site.can_overflow(bytes_):
-            buffer = emit.flush_when_full(
-                buffer, site.capacity(bytes_), self._run, self._receivers.flush(site)
-            )
+        room = self._capacity(site)
+        if self._flushing and (site.bound is None or site.bound > room):
+            buffer = emit.flush_when_full(buffer, room, self._run, self._receivers.flush(site))
         self.states[site.number] = buffer
+
+    def _capacity(self, site: Site) -> int:
+        return site.capacity(self.settings.buffer_bytes, self._rows)
 
     def _step_vector(self) -> Any:
         if not self._steps:
@@ -245,10 +249,13 @@ class Observer:
 
     def note(self, check: Check, verdicts: Sequence[Any], hit: Any) -> None:
         """Enter one row of verdicts (int32 each, or one for each lane) where ``hit``."""
+        parts = [self._step_vector(), *(jnp.ravel(v).astype(jnp.int32) for v in verdicts)]
         state = self.states[check.number]
+        if check.once:
+            self.states[check.number] = Verdicts(hit.astype(jnp.int32), jnp.concatenate(parts)[None])
+            return
 
         def enter() -> Verdicts:
-            parts = [self._step_vector(), *(jnp.ravel(v).astype(jnp.int32) for v in verdicts)]
             row = jnp.concatenate(parts)
             at = jnp.minimum(state.count, GATE_ROWS - 1)
             rows = lax.cond(
@@ -279,4 +286,4 @@ def _no_verdicts(check: Check) -> Verdicts:
         lanes *= size
     depth = check.depth if check.kind == "primitive" else check.depth - 1
     width = depth + lanes * len(check.names)
-    return Verdicts(jnp.int32(0), jnp.zeros((GATE_ROWS, width), jnp.int32))
+    return Verdicts(jnp.int32(0), jnp.zeros((1 if check.once else GATE_ROWS, width), jnp.int32))

@@ -19,8 +19,8 @@ from jaxtap_core.causes import origin_of
 from jaxtap_core.events import Finding, Origin
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
-from jaxtap_core.reproduce import evidence, keep
 from jaxtap_core.replay import INF, NAN, CannotReplay, Level, Node, evaluate, flatten, host, quiet
+from jaxtap_core.reproduce import evidence, keep
 from jaxtap_core.structure import BRANCHES, LOOPS, Scan
 from jaxtap_core.walk import Entry, NotMet, Place, first_bad, follow, numpy_codes, region_of
 
@@ -115,7 +115,9 @@ def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | O
         except Exception:  # what forbids jit: values read in Python, arguments that are no arrays
             pass
     if finding is None:
-        reason = "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
+        reason = (
+            "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
+        )
         return Origin("", "", (), None, "", "forward", (), reason)
     return finding
 
@@ -148,7 +150,9 @@ def _is_deleted(arg: Any) -> bool:
 
 
 def _unexplained(reason: str, advice: str = "") -> Explanation:
-    return Explanation(Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False))
+    return Explanation(
+        Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False)
+    )
 
 
 class _Replay:
@@ -166,7 +170,9 @@ class _Replay:
         self.shift = 0
         if _compat.body_of(self.jaxpr).jaxpr.effects:
             self._discharge()
-        complete = target.kind == "result"  # of other programs it is not known whether they came to an end
+        complete = (
+            target.kind == "result"
+        )  # of other programs it is not known whether they came to an end
         self.root = Place(self.level, self.args, complete=complete)
 
     def explain(self) -> Explanation:
@@ -197,7 +203,9 @@ class _Replay:
         results = jax.jit(_compat.jaxpr_as_fun(self.jaxpr))(*self.args)
         code = numpy_codes(host(results[self.target.index]))
         if not (code & self.bit).any():
-            raise CannotReplay(f"a second run of the same program did not give it again{self._without_jit()}")
+            raise CannotReplay(
+                f"a second run of the same program did not give it again{self._without_jit()}"
+            )
         try:
             return self._follow(self.root, self.level.outputs[self.target.index], code, ...)
         except NotMet as error:
@@ -217,7 +225,9 @@ class _Replay:
     def _leaf(self) -> Explanation:
         place, node = self._descend()
         passage = place.passage(node)
-        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
+        leaf = self.target.index + (
+            passage.num_carry if self.target.kind == "output" else self.shift
+        )
         out = passage.body.outputs[leaf]
         known = self.target.steps[-1] if self.target.steps else None
         region = region_of(passage.body.avals[out].shape, self.target.lane)
@@ -227,17 +237,27 @@ class _Replay:
             raise NotMet(self.target.path)
         if found.step == AT_ENTRY:
             number = node.inputs[passage.pred_consts + passage.num_consts + leaf]
-            return self._follow(place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY)
+            return self._follow(
+                place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY
+            )
         entry = Entry(place, node, "body", passage, found.step, leaf)
         body = place.body(node, found.step, found.before, entry)
         code = body.code(out)
         if passage.lanes and code.shape:
             active = passage.active(found.before)
-            code = np.where(active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0)
+            code = np.where(
+                active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0
+            )
         return self._follow(body, out, code, self.target.lane or ..., found)
 
     def _follow(
-        self, place: Place, number: int, code: np.ndarray, box: Any, found: Found | None = None, step: int | None = None
+        self,
+        place: Place,
+        number: int,
+        code: np.ndarray,
+        box: Any,
+        found: Found | None = None,
+        step: int | None = None,
     ) -> Explanation:
         whole = code.shape == np.shape(place.level.avals[number])
         infinite = self.bit & INF and (first_bad(code, INF, box if whole else ()) is not None)

@@ -119,7 +119,10 @@ class Passage:
             carry = self.split(operands)[2]
             entry = is_bad(carry[leaf]) if leaf < self.num_carry else jnp.bool_(False)
             aval = self.body.avals[self.body.outputs[leaf]]
-            last = _spread(carry[leaf] if leaf < self.num_carry else jnp.full(aval.shape, jnp.nan, aval.dtype), region)
+            last = _spread(
+                carry[leaf] if leaf < self.num_carry else jnp.full(aval.shape, jnp.nan, aval.dtype),
+                region,
+            )
             start = jnp.where(entry, AT_ENTRY, NEVER).astype(jnp.int32)
             state = (jnp.int32(0), carry, entry, start, carry, last, last)
 
@@ -135,8 +138,18 @@ class Passage:
                 turned = now & ~bad
                 before, kept = lax.cond(turned, lambda: (carry, last), lambda: (before, kept))
                 spread = _spread(results[leaf], region)
-                last = tuple(jnp.where(now, old, new) for new, old in zip(spread, last, strict=True))
-                return step + 1, results[: self.num_carry], now, jnp.where(turned, step, found), before, last, kept
+                last = tuple(
+                    jnp.where(now, old, new) for new, old in zip(spread, last, strict=True)
+                )
+                return (
+                    step + 1,
+                    results[: self.num_carry],
+                    now,
+                    jnp.where(turned, step, found),
+                    before,
+                    last,
+                    kept,
+                )
 
             _, _, bad, found, before, _, kept = lax.while_loop(going, body, state)
             return jnp.where(bad, found, NEVER), before, kept
@@ -158,7 +171,9 @@ class Passage:
 
         return program
 
-    def find(self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS) -> Found:
+    def find(
+        self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS
+    ) -> Found:
         """Where body output ``leaf`` turned bad within ``region``, before step ``stop``."""
         program = self._compiled("search", self._search, leaf, bit, first)
         step, before, last = program(self.operands, region, jnp.int32(stop))

@@ -26,7 +26,6 @@ from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outpu
 from jaxtap_core.settings import Settings
 from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
 
-START_ROWS = 16384  # rows of a buffer whose final length is not known; it is flushed when they do not suffice
 GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
 
 # Callbacks for debugging: they give nothing back, so that a replica can do without them.
@@ -69,14 +68,13 @@ class Site:
         )
         return leaves + 4 * self.depth + int(np.prod(self.lanes)) * bool(self.lanes)
 
-    def capacity(self, buffer_bytes: int) -> int:
-        """Rows of the device buffer: all events where they fit, else as many as may be held at once."""
-        most = max(1, buffer_bytes // max(1, self.row_bytes))
-        return min(most, self.bound if self.bound is not None else START_ROWS)
+    def capacity(self, buffer_bytes: int, rows: int) -> int:
+        """Rows of the device buffer: all events where they fit into ``buffer_bytes``, else as many as do.
 
-    def can_overflow(self, buffer_bytes: int) -> bool:
-        """Whether a run may bring more events than the buffer holds."""
-        return self.bound is None or self.bound > self.capacity(buffer_bytes)
+        ``rows`` where their number is not known beforehand.
+        """
+        most = max(1, buffer_bytes // max(1, self.row_bytes))
+        return min(most, self.bound if self.bound is not None else rows)
 
 
 @dataclass(eq=False)
@@ -87,6 +85,7 @@ class Check:
         names: of the leaves looked at; ``indices``: their place among the loop's carries (then outputs), or among
             the primitive's outputs. ``carries`` of them are carries.
         lanes: as in `Site`; one verdict a lane.
+        once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
     """
 
     number: int
@@ -100,6 +99,7 @@ class Check:
     indices: tuple[int, ...]
     carries: int
     lanes: tuple[int, ...]
+    once: bool
 
 
 @dataclass(eq=False)
@@ -273,7 +273,7 @@ class Planner:
         if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
         if self.settings.level is not None and self.settings.level.name in ("escape", "born"):
-            plan.check = self._loop_check(eqn, path, inside)
+            plan.check = self._loop_check(eqn, path, inside, once=place.bound == 1)
         if any(inner.plans for inner in levels) or plan.carry or plan.output or plan.check:
             level.add(position, plan, levels)
             for site in (plan.carry, plan.output):
@@ -394,13 +394,14 @@ class Planner:
                 indices=tuple(_inexact(avals)),
                 carries=0,
                 lanes=place.lanes,
+                once=place.bound == 1,
             )
             self.checks[plan.check.number] = plan.check
             level.states.append(plan.check.number)
         if plan.sites or plan.check:
             level.plans[position] = plan
 
-    def _loop_check(self, eqn: Any, path: str, place: _Place) -> Check | None:
+    def _loop_check(self, eqn: Any, path: str, place: _Place, *, once: bool) -> Check | None:
         carry_avals = _carry_avals(eqn)
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
         carries = _inexact(carry_avals)
@@ -424,6 +425,7 @@ class Planner:
             indices=tuple(carries + outputs),
             carries=len(carries),
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
+            once=once,
         )
         self.checks[check.number] = check
         return check

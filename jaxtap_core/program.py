@@ -26,6 +26,8 @@ from jaxtap_core.plan import DEBUG_PRIMITIVES, Plan, Planner, Site
 from jaxtap_core.receive import Receiver
 from jaxtap_core.settings import Settings
 
+FIRST_ROWS = 1024  # small at first: a buffer costs its size at every call
+LATER_ROWS = 32768
 EAGER_PROGRAMS = 512  # eager loops whose rewritten program is kept, least recently used dropped first
 
 
@@ -117,9 +119,9 @@ class Program:
         self._source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
-        self._variants: dict[tuple[bool, bool], Variant] = {}
-        self.overflowed = False
-        self.misfits_told = False
+        self._variants: dict[tuple[bool, bool, int], Variant] = {}
+        # rows of the buffers whose final length is not known: more after a run for which they did not suffice
+        self.rows = FIRST_ROWS
         self.plan = self.plan_of(jaxpr, replica=False)
 
     def binds_like(self, params: dict[str, Any]) -> bool:
@@ -139,23 +141,30 @@ class Program:
     @property
     def may_overflow(self) -> bool:
         """Whether some buffer of the program may run full."""
-        return any(
-            not site.live and site.can_overflow(self.settings.buffer_bytes)
-            for site in self.plan.sites.values()
-        )
+        return any(self.overflows(site, None) for site in self.plan.sites.values())
 
     @property
-    def overflow_is_certain(self) -> bool:
-        """Whether a buffer must be flushed whatever happens, since the number of events is known to exceed it."""
-        budget = self.settings.buffer_bytes
-        return any(
-            not site.live and site.bound is not None and site.can_overflow(budget)
-            for site in self.plan.sites.values()
+    def must_flush(self) -> bool:
+        """Whether buffers are to be flushed on the way: events are known to exceed them, or have before."""
+        return self.rows > FIRST_ROWS or any(
+            site.bound is not None and self.overflows(site, None) for site in self.plan.sites.values()
         )
+
+    def overflows(self, site: Site, count: int | None) -> bool:
+        """Whether ``count`` events of a site (``None``: as many as there may be) exceed its buffer."""
+        if site.live:
+            return False
+        room = site.capacity(self.settings.buffer_bytes, self.rows)
+        most = site.bound if count is None else count
+        return most is None or most > room
+
+    def overflowed(self) -> None:
+        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full."""
+        self.rows = LATER_ROWS
 
     def variant(self, jaxpr: Any, args: Sequence[Any], *, replica: bool, flushing: bool) -> Variant:
         """The rewritten program; ``jaxpr`` is production's, which is not kept."""
-        key = (replica, flushing)
+        key = (replica, flushing, self.rows)
         if key not in self._variants:
             self._variants[key] = self._build(jaxpr, args, replica=replica, flushing=flushing)
         return self._variants[key]
@@ -168,37 +177,31 @@ class Program:
 
         def observed(*operands: Any) -> list[Any]:
             run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
-            observer = Observer(plan, self.settings, ends, run, flushing=flushing)
+            observer = Observer(plan, self.settings, ends, run, rows=self.rows, flushing=flushing)
             outs = observer.evaluate(plan.level, jaxpr, inputs)
             extra, structure = jax.tree.flatten(observer.states)
             tree.append(structure)
             return [*outs, *extra]
 
         operands = [jnp.int32(0), *args] if takes_run else list(args)
+        asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
         with _compat.set_current_trace(_compat.eval_trace):
+            if not asks:
+                # the common case by the short road: traced once, dispatched in C++
+                observed.__name__ = observed.__qualname__ = self.name
+                function = jax.jit(observed)
+                function.trace(*operands)
+                return Variant(function, tree[-1], takes_run)
             new = jax.make_jaxpr(observed)(*operands)
-        return Variant(self._callable(jaxpr, new, takes_run, replica), tree[-1], takes_run)
+        params = self._bind_params(jaxpr, new, takes_run, replica)
+        return Variant(lambda *xs: _compat.jit_p.bind(*xs, **params), tree[-1], takes_run)
 
-    def _callable(
-        self, jaxpr: Any, new: Any, takes_run: bool, replica: bool
-    ) -> Callable[..., Sequence[Any]]:
-        """A function that runs the rewritten program ``new``, compiled with what production asks of the compiler."""
-        extra = len(_compat.body_of(new).jaxpr.outvars) - self.outputs
-        params = None if self._params is None else self._bind_params(jaxpr, new, extra, takes_run, replica)
-        if params is None or _asks_for_nothing(params):
-            # the common case by the short road: dispatch in C++
-            function = _compat.jaxpr_as_fun(new)
-            named = lambda *args: function(*args)
-            named.__name__ = named.__qualname__ = self.name
-            return jax.jit(named)
-        return lambda *args: _compat.jit_p.bind(*args, **params)
-
-    def _bind_params(
-        self, jaxpr: Any, new: Any, extra: int, takes_run: bool, replica: bool
-    ) -> dict[str, Any]:
+    def _bind_params(self, jaxpr: Any, new: Any, takes_run: bool, replica: bool) -> dict[str, Any]:
+        """Production's parameters, made to fit the rewritten program's operands and outputs."""
         assert self._params is not None
         params = dict(self._params)
-        donated = _usable_donations(jaxpr, params["donated_invars"], replica)
+        donated = _usable_donations(jaxpr, params, replica)
+        extra = len(_compat.body_of(new).jaxpr.outvars) - self.outputs
         lead = 1 if takes_run else 0
         params.update(
             jaxpr=new,
@@ -211,23 +214,24 @@ class Program:
         return params
 
 
-def _asks_for_nothing(params: dict[str, Any]) -> bool:
-    """Whether a ``jit`` equation asks nothing of the compiler that ``jax.jit(f)`` alone would not."""
+def _asks(params: dict[str, Any], donated: Sequence[bool]) -> bool:
+    """Whether a ``jit`` equation asks something of the compiler that ``jax.jit(f)`` alone would not."""
     return (
-        not any(params["donated_invars"])
-        and not params["keep_unused"]
-        and not params["compiler_options_kvs"]
-        and params["ctx_mesh"].empty
-        and all(x is _compat.UNSPECIFIED for x in (*params["in_shardings"], *params["out_shardings"]))
-        and all(x is None for x in (*params["in_layouts"], *params["out_layouts"]))
+        any(donated)
+        or params["keep_unused"]
+        or bool(params["compiler_options_kvs"])
+        or not params["ctx_mesh"].empty
+        or any(x is not _compat.UNSPECIFIED for x in (*params["in_shardings"], *params["out_shardings"]))
+        or any(x is not None for x in (*params["in_layouts"], *params["out_layouts"]))
     )
 
 
-def _usable_donations(jaxpr: Any, donated: Sequence[bool], replica: bool) -> tuple[bool, ...]:
+def _usable_donations(jaxpr: Any, params: dict[str, Any], replica: bool) -> tuple[bool, ...]:
     """Which donations production can use: each needs an output of its type. An extra output must not take another.
 
     Replicas never donate: production still needs the arguments.
     """
+    donated = params["donated_invars"]
     if replica:
         return (False,) * len(donated)
     inner = _compat.body_of(jaxpr).jaxpr

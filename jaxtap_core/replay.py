@@ -21,7 +21,10 @@ from jaxtap_core.address import Numbering, built_by_jax, phase_of, source_of
 from jaxtap_core.events import Phase
 from jaxtap_core.structure import BRANCHES, LOOPS, Scan, While, call_of, call_operands
 
-NAN, INF = 1, 2  # bits of a code: the element (or, of a complex number, one of its parts) is NaN, is infinite
+NAN, INF = (
+    1,
+    2,
+)  # bits of a code: the element (or, of a complex number, one of its parts) is NaN, is infinite
 BITS = {"nan": NAN, "inf": INF}
 
 CODE_BYTES = 2**28  # above this much a level keeps one code a value instead of one an element
@@ -178,7 +181,9 @@ def _enter(
     def constant(aval: Any, value: Any) -> int:
         number = level.new(aval)
         if isinstance(value, bool | int | float | complex | np.generic):
-            value = np.asarray(value, aval.dtype)  # a Python number would take whatever type jax gives it now
+            value = np.asarray(
+                value, aval.dtype
+            )  # a Python number would take whatever type jax gives it now
         level.consts[number] = value
         return number
 
@@ -214,7 +219,9 @@ def evaluate(level: Level, inputs: Sequence[Any], wanted: Iterable[int]) -> dict
     for node in nodes:
         foreign = [effect for effect in node.eqn.effects if not _compat.is_internal_effect(effect)]
         if foreign:
-            raise CannotReplay(f"{node.segment} ({node.source}) acts outside the program, and is not repeated")
+            raise CannotReplay(
+                f"{node.segment} ({node.source}) acts outside the program, and is not repeated"
+            )
         operands = [env[number] for number in node.inputs]
         with _compat.equation_context(node.eqn):
             results = node.eqn.primitive.bind(*operands, **_compat.bind_params(node.eqn))
@@ -233,7 +240,9 @@ def codes(x: Any) -> Any:
     """uint8 of the shape of ``x`` (float or complex): bit `NAN`, bit `INF`."""
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         return codes(jnp.real(x)) | codes(jnp.imag(x))
-    x = x.astype(jnp.float32) if x.dtype.itemsize < 4 else x  # not every small float knows infinities
+    x = (
+        x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
+    )  # not every small float knows infinities
     return jnp.isnan(x).astype(jnp.uint8) * NAN + jnp.isinf(x).astype(jnp.uint8) * INF
 
 

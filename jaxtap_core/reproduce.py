@@ -110,7 +110,9 @@ def _exported(jaxpr: Any, args: Sequence[Any]) -> tuple[bytes, str | None]:
 
 
 def _like(arg: Any) -> Any:
-    return jax.ShapeDtypeStruct(np.shape(arg), arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype)
+    return jax.ShapeDtypeStruct(
+        np.shape(arg), arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype
+    )
 
 
 def _describe(arg: Any) -> dict[str, Any]:

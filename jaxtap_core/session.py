@@ -148,8 +148,7 @@ class Session:
         if donates:
             self._queue.drain()
         flushing = (
-            program.overflow_is_certain
-            or program.overflowed
+            program.must_flush
             or (program.may_overflow and (donates or (bool(program.effects) and not certified)))
         )
         kept = (
@@ -240,12 +239,9 @@ class Session:
     def _collect(self, pending: Pending) -> None:
         program, plan, states = pending.program, pending.plan, pending.states
         assert program is not None and plan is not None and states is not None
-        budget = self.settings.buffer_bytes
-        buffers = {
-            site: states[site.number] for site in plan.sites.values() if not site.live
-        }
+        buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
         if not pending.flushed and any(
-            int(buffer.count) > site.capacity(budget) for site, buffer in buffers.items()
+            program.overflows(site, int(buffer.count)) for site, buffer in buffers.items()
         ):
             buffers = self._again(pending)
         for site, buffer in buffers.items():
@@ -256,7 +252,7 @@ class Session:
         """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
         program = pending.program
         assert program is not None and pending.run is not None
-        program.overflowed = True
+        program.overflowed()
         jaxpr = pending.jaxpr()
         variant = program.variant(jaxpr, pending.args, replica=True, flushing=True)
         outs, states = variant.run(pending.run.number, pending.args, program.outputs)

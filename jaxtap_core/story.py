@@ -79,7 +79,9 @@ def _birth(origin: Origin, event: TapEvent) -> list[str]:
     if not origin.primitive:
         return [f"  born: before: {origin.reason}"]
     at = origin.source or event.source
-    place = f"{origin.primitive} at {at}, {origin.path}" if at else f"{origin.primitive}, {origin.path}"
+    place = (
+        f"{origin.primitive} at {at}, {origin.path}" if at else f"{origin.primitive}, {origin.path}"
+    )
     if origin.steps and origin.steps != event.steps:
         place += f" step {', '.join(map(str, origin.steps))}"
     place += f", {origin.phase}"

@@ -14,11 +14,21 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxtap_core import _compat
 from jaxtap_core.address import join
 from jaxtap_core.influence import WHOLE, Box, Index, boxes
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found, Passage
-from jaxtap_core.replay import BITS, INF, NAN, CannotReplay, Level, Node, fetch, host, is_inexact, survey
+from jaxtap_core.replay import (
+    BITS,
+    INF,
+    NAN,
+    CannotReplay,
+    Level,
+    Node,
+    fetch,
+    host,
+    is_inexact,
+    survey,
+)
 from jaxtap_core.structure import BRANCHES, LOOPS
 
 MERELY_MOVE = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze"})
@@ -103,7 +113,9 @@ class Place:
             key = ("fetch", missing)
             if key not in self.level.programs:
                 self.level.programs[key] = jax.jit(fetch(self.level, missing)), missing
-            self._values.update(zip(missing, self.level.programs[key][0](*self.inputs), strict=True))
+            self._values.update(
+                zip(missing, self.level.programs[key][0](*self.inputs), strict=True)
+            )
         return [self._values[n] for n in numbers]
 
     # -- inner places
@@ -131,14 +143,25 @@ class Place:
 
     def at_step(self, node: Node, step: int) -> Place:
         """The body of the loop ``node`` at a step that production is known to have begun."""
-        return self.body(node, step, self._before(node, step), Entry(self, node, "body", self.passage(node), step))
+        return self.body(
+            node,
+            step,
+            self._before(node, step),
+            Entry(self, node, "body", self.passage(node), step),
+        )
 
     def pred_at(self, node: Node, step: int) -> Place:
         """The predicate of the loop ``node`` before a step."""
         passage = self.passage(node)
         inputs = [*passage.split(passage.operands)[0], *self._before(node, step)]
         path = f"{join(self.path, node.segment)}/pred"
-        return Place(node.inner("pred"), inputs, path, (*self.steps, step), Entry(self, node, "pred", passage, step))
+        return Place(
+            node.inner("pred"),
+            inputs,
+            path,
+            (*self.steps, step),
+            Entry(self, node, "pred", passage, step),
+        )
 
     def _before(self, node: Node, step: int) -> list[Any]:
         before = self.passage(node).carry_at(step)
@@ -266,7 +289,9 @@ def operand_behind(
     return None
 
 
-def behind_element(place: Place, node: Node, output: int, index: Index | None) -> list[tuple[int, Box]]:
+def behind_element(
+    place: Place, node: Node, output: int, index: Index | None
+) -> list[tuple[int, Box]]:
     """(operand, elements of it) behind an element of an output."""
     if index is None:
         return [(i, (WHOLE,) * np.ndim(place.level.avals[n])) for i, n in enumerate(node.inputs)]
@@ -291,7 +316,9 @@ def _turn(
     """Go to the last step before ``stop`` that made carry ``leaf`` bad, or before the loop."""
     passage = parent.passage(node)
     out = passage.body.outputs[leaf]
-    found = passage.find(leaf, bit, region_of(passage.body.avals[out].shape, index), first=False, stop=stop)
+    found = passage.find(
+        leaf, bit, region_of(passage.body.avals[out].shape, index), first=False, stop=stop
+    )
     if found.step == NEVER:
         raise NotMet(join(parent.path, node.segment))
     if found.step == AT_ENTRY:
@@ -319,7 +346,9 @@ def _enter(
     return place.body(node, step, before, entry), out, inner
 
 
-def _leave(place: Place, number: int, index: Index | None, bit: int) -> tuple[Place, int, Index | None]:
+def _leave(
+    place: Place, number: int, index: Index | None, bit: int
+) -> tuple[Place, int, Index | None]:
     entry, position = place.entry, place.level.inputs.index(number)
     assert entry is not None
     parent, node, passage = entry.parent, entry.node, entry.passage
