@@ -16,7 +16,7 @@ import pytest
 from handmade import add, fill
 
 from jaxtap_core import jsonl
-from jaxtap_core.codec import decode, encode
+from jaxtap_core.codec import decode, encode, row_texts, rows_from
 from jaxtap_core.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
 from jaxtap_core.recording import Recording
 
@@ -252,3 +252,12 @@ def test_an_event_keeps_every_field():
     event = TapEvent("p", 1, None, (0, 1), {"x": np.ones(2)}, "output", "f", 3, (1,),
                      np.array([True]), 2, "recompute", "m.py:1 (f)", 0.1)  # fmt: skip
     assert decode(encode(event)).to_dict() == event.to_dict()
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name[0] in "fbc"])
+def test_the_shortest_decimals_round_back_to_the_same_bits(name):
+    rows = COLUMNS[name]
+    texts = row_texts(rows, shortest=True)
+    back = rows_from([strict(text) for text in texts], rows.dtype, rows.shape[1:], exact=False)
+    assert back.tobytes() == rows.tobytes()
+    assert row_texts(np.float32([0.1, 1 / 3]), shortest=True) == ["0.1", "0.33333334"]
