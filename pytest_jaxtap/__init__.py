@@ -1,6 +1,7 @@
 """PYTEST_DONT_REWRITE
 
-The pytest plugin: turns what the lens saw into test results. Importing it imports neither jax nor numpy.
+The pytest plugin: turns what the lens saw into test results. Importing it imports neither jax nor
+    numpy.
 """
 
 from pytest_jaxtap.failure import JaxtapFailure

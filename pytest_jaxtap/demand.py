@@ -1,6 +1,7 @@
 """PYTEST_DONT_REWRITE
 
-What is asked of the lens for one test: the marker goes before the command line, that before the ini file.
+What is asked of the lens for one test: the marker goes before the command line, that
+before the ini file.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class Demand:
         return self._added(options)
 
     def recorder_options(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of ``tap.record`` for a block inside the body: its own, and what holds for the whole test.
+        """Arguments of ``tap.record`` for a block in the body: its own, and those of the test.
 
         The innermost block receives, so the gate of the test goes on only if the block carries it.
         """
         return self._added(dict(own))
 
     def _added(self, options: dict[str, Any]) -> dict[str, Any]:
-        """``options`` and what the test asks besides; it does not change which events are emitted."""
+        """``options`` and what the test asks besides; the events that are emitted stay the same."""
         from jaxtap_core.settings import Settings
 
         asked: dict[str, Any] = {}

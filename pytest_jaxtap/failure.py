@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import pytest
 
 
-class JaxtapFailure(AssertionError):  # noqa: N818 - a failure, as pytest words it
-    """The lens saw what the test does not allow: a NaN, an alert, a changed bit, or not the alert it waits for.
+class JaxtapFailure(AssertionError):
+    """The lens saw what the test does not allow: a NaN, an alert, a changed bit.
 
-    An ordinary failed assertion to pytest and unittest: ``xfail(raises=JaxtapFailure)``, reruns and JUnit
-    treat it as any other.
+    An ordinary failed assertion to pytest and unittest: ``xfail(raises=JaxtapFailure)``, reruns and
+    JUnit treat it as any other.
     """
 
 
 def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Put the story of a `JaxtapFailure` in place of the traceback, which holds no line of the user's.
+    """Put the story of a `JaxtapFailure` in place of a traceback without a line of the user's.
 
-    Notes on the exception (Hypothesis' falsifying example) stay below the story. ``--full-trace`` shows
-    the traceback.
+    Notes on the exception (Hypothesis' falsifying example) stay below the story. ``--full-trace``
+    shows the traceback.
     """
     import pytest
 

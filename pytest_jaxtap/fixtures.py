@@ -2,8 +2,8 @@
 
 What tests ask for by name: `TapRecorder` and `assert_bitwise`.
 
-Both belong to the session and keep nothing, so they may stand in a Hypothesis test and in fixtures of any scope;
-the recording goes to the test that runs.
+Both belong to the session and keep nothing, so they may stand in a Hypothesis test and in fixtures
+of any scope; the recording goes to the test that runs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_jaxtap.failure import JaxtapFailure
-from pytest_jaxtap.watch import KEY, Watch
+from pytest_jaxtap.stash import RUNNING, watch_of
+from pytest_jaxtap.watch import Watch
 
 if TYPE_CHECKING:
     from jaxtap_core import Recording
-
-RUNNING = pytest.StashKey[pytest.Item]()
 
 
 class TapRecorder:
@@ -34,7 +33,7 @@ class TapRecorder:
     def __call__(self, f: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         import jaxtap_core as tap
 
-        watch = self._config.stash[RUNNING].stash[KEY]
+        watch = watch_of(self._config.stash[RUNNING])
         asked = watch.demand.recorder_options(options)
         if f is None:
             return _Block(tap.record(**asked), watch, options)
@@ -58,9 +57,7 @@ class _Block:
         return self._block.__exit__(*error)
 
 
-def assert_bitwise(
-    f: Callable[..., Any], /, *args: Any, grad: bool = False, **lens_options: Any
-) -> None:
+def assert_bitwise(f: Callable[..., Any], /, *args: Any, grad: bool = False, **lens_options: Any) -> None:
     """Fail unless ``f(*args)`` gives the same bits observed as unobserved, and twice unobserved.
 
     Args:
@@ -73,12 +70,11 @@ def assert_bitwise(
         JaxtapFailure: the bits differ, or ``f`` does not reproduce itself.
     """
     __tracebackhide__ = True
-    import jaxtap_core as tap
     from jaxtap_core.identity import check_identity
 
-    with (
-        tap.unobserved()
-    ):  # a gate round the test would observe the production that this compares with
+    import jaxtap_core as tap
+
+    with tap.unobserved():  # a gate round the test would observe the production that this compares with
         outcome = check_identity(f, *args, grad=grad, **lens_options)
     if outcome.outcome != "identical":
         raise JaxtapFailure(f"jaxtap: {outcome}")

@@ -1,9 +1,10 @@
 """PYTEST_DONT_REWRITE
 
-Puts the lens on round the body of a test, and fails the test from inside its body for what was seen.
+Puts the lens on round the body of a test, and fails the test from inside its body for what was
+seen.
 
-The body is replaced while the test runs, so that whoever calls it sees an ordinary assertion fail: pytest itself,
-unittest, a plugin that runs coroutines, or Hypothesis, which calls it once an example.
+The body is replaced while the test runs, so that whoever calls it sees an ordinary assertion fail:
+pytest itself, unittest, a plugin that runs coroutines, or Hypothesis, which calls it once an example.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any
 import pytest
 
 from pytest_jaxtap.failure import JaxtapFailure
-from pytest_jaxtap.watch import KEY, Watch
+from pytest_jaxtap.stash import watch_of
+from pytest_jaxtap.watch import Watch
 
 
 @contextmanager
 def watched(item: pytest.Item) -> Iterator[None]:
-    """While this is open, the body of ``item`` runs under the lens, as far as its watch asks for it."""
-    watch = item.stash[KEY]
+    """While this is open, the body of ``item`` runs under the lens, as its watch asks for it."""
+    watch = watch_of(item)
     if watch.demand.idle:
         yield
         return
@@ -89,8 +91,6 @@ class Body:
         except Exception as closing:
             if error is None:
                 raise
-            error.add_note(
-                f"jaxtap: the lens could not be closed: {type(closing).__name__}: {closing}"
-            )
+            error.add_note(f"jaxtap: the lens could not be closed: {type(closing).__name__}: {closing}")
         if error is None and (text := self._watch.tell()) is not None:
             raise JaxtapFailure(text)

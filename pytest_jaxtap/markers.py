@@ -5,7 +5,6 @@ The marker ``tap`` (alias ``jaxtap``): what one test asks of the lens, checked a
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -19,8 +18,8 @@ NAMES = ("tap", "jaxtap")
 OWN = ("watch_nan", "watch_inf", "allow_nan", "bitwise", "expect_alert")
 
 DESCRIPTION = (
-    "(watch_nan=, watch_inf=, allow_nan=, bitwise=, max_trips=, expect_alert=, and the arguments of "
-    "jaxtap_core.record): run the body of the test under the lens"
+    "(watch_nan=, watch_inf=, allow_nan=, bitwise=, max_trips=, expect_alert=, "
+    "and the arguments of jaxtap_core.record): run the body of the test under the lens"
 )
 
 
@@ -29,8 +28,8 @@ class Mark:
     """The arguments of a marker.
 
     Attributes:
-        watch_nan: ``True`` for the gate at its usual level, ``False`` for no gate, a level, or names of
-            primitives; ``None`` where the marker says nothing.
+        watch_nan: ``True`` for the gate at its usual level, ``False`` for no gate, a level, or
+            names of primitives; ``None`` where the marker says nothing.
         watch_inf: whether the gate counts Inf too, ``None`` where the marker says nothing.
         allow_nan: the gate stays quiet.
         bitwise: a result that observing changes, or that cannot be certified, fails the test.
@@ -54,6 +53,11 @@ def register(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}{DESCRIPTION}")
 
 
+def is_marked(item: pytest.Item) -> bool:
+    """Whether a test has a marker."""
+    return any(mark.name in NAMES for mark in item.iter_markers())
+
+
 def mark_of(item: pytest.Item) -> Mark | None:
     """The closest marker of a test, or ``None``.
 
@@ -66,28 +70,21 @@ def mark_of(item: pytest.Item) -> Mark | None:
     return None
 
 
-def check(items: Iterable[pytest.Item]) -> None:
-    """Check the markers of all collected tests.
-
-    Raises:
-        pytest.UsageError: names every test whose marker makes no sense, and says why.
-    """
+def wrong_marks(items: Iterable[pytest.Item]) -> list[str]:
+    """Every test whose marker makes no sense, and why: one message each."""
     wrong = []
     for item in items:
         try:
             mark_of(item)
         except (TypeError, ValueError) as error:
             wrong.append(f"{item.nodeid}: {error}")
-    if wrong:
-        raise pytest.UsageError(*wrong)
+    return wrong
 
 
 def _parsed(mark: pytest.Mark) -> Mark:
     name, given = f"@pytest.mark.{mark.name}", dict(mark.kwargs)
     if mark.args:
-        raise TypeError(
-            f"{name} takes keyword arguments alone, e.g. {name}(watch_nan=True), not {mark.args[0]!r}"
-        )
+        raise TypeError(f"{name} takes keyword arguments, e.g. {name}(watch_nan=True), not {mark.args[0]!r}")
     for key in ("watch_inf", "allow_nan", "bitwise"):
         if not isinstance(given.get(key, False), bool):
             raise TypeError(f"{name}: {key} must be True or False, not {given[key]!r}")
@@ -118,9 +115,7 @@ def _pattern(name: str, text: Any) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ValueError(
-            f"{name}: expect_alert={text!r} is no regular expression: {error}"
-        ) from None
+        raise ValueError(f"{name}: expect_alert={text!r} is no regular expression: {error}") from None
 
 
 def _check_record(name: str, given: Mapping[str, Any]) -> None:
@@ -131,10 +126,15 @@ def _check_record(name: str, given: Mapping[str, Any]) -> None:
     known = [*OWN, *(f.name for f in fields(Settings) if f.init)]
     for key in given:
         if key not in known:
+            import difflib
+
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{name} has no argument {key!r}{hint} (it takes: {', '.join(known)})")
-    Settings.of(name, given)
+    try:
+        Settings.of(name, given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def _check_conflicts(name: str, own: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -142,10 +142,6 @@ def _check_conflicts(name: str, own: Mapping[str, Any], record: Mapping[str, Any
     if watched not in (None, False) and record.get("gate") is not None:
         raise ValueError(f"{name}: watch_nan and gate mean the same; give one of them")
     if own.get("allow_nan") and (watched not in (None, False) or record.get("gate") is not None):
-        raise ValueError(
-            f"{name}: allow_nan=True and a gate contradict each other; give one of them"
-        )
+        raise ValueError(f"{name}: allow_nan=True and a gate contradict each other; give one of them")
     if own.get("bitwise") and record.get("identity", "certified") != "certified":
-        raise ValueError(
-            f"{name}: bitwise=True certifies; identity={record['identity']!r} contradicts it"
-        )
+        raise ValueError(f"{name}: bitwise=True certifies; identity={record['identity']!r} contradicts it")

@@ -16,15 +16,14 @@ import pytest
 LEVELS = ("escape", "outputs", "born")
 PROFILES = ("native", "strict")
 
-KEY = pytest.StashKey["Options"]()
-
 
 @dataclass(frozen=True)
 class Options:
     """What the session asks of every test; a flag goes before its ini twin.
 
     Attributes:
-        gate: level of the NaN gate (or names of primitives, comma separated), ``None`` while it is off.
+        gate: level of the NaN gate (or names of primitives, comma separated), ``None`` while it is
+            off.
         inf: whether the gate counts Inf too.
         identity: certify the taps of every test; without taps compare each program with itself.
         max_trips: trip budget of every ``while``.
@@ -46,8 +45,13 @@ class Options:
     allow_nan: tuple[str, ...] = ()
     keep_donated: bool = False
 
+    @property
+    def watches(self) -> bool:
+        """Whether tests without a marker run under the lens."""
+        return self.gate is not None or self.identity or self.max_trips is not None
+
     def gate_of(self, nodeid: str) -> str | None:
-        """The gate level for one test: ``None`` where the gate is off or an ini pattern keeps it quiet."""
+        """The gate level for one test; ``None`` where the gate is off or kept quiet by a pattern."""
         if self.gate is not None and any(_fits(nodeid, pattern) for pattern in self.allow_nan):
             return None
         return self.gate
@@ -58,9 +62,7 @@ def declare(parser: pytest.Parser) -> None:
     group = parser.getgroup("jaxtap", "jaxtap: values inside JAX programs")
 
     def flag(name: str, text: str) -> None:
-        group.addoption(
-            f"--jaxtap-{name}", action="store_true", default=None, dest=_dest(name), help=text
-        )
+        group.addoption(f"--jaxtap-{name}", action="store_true", default=None, dest=_dest(name), help=text)
         parser.addini(_dest(name), f"the same as --jaxtap-{name}", type="bool", default=None)
 
     def value(name: str, metavar: str, convert: Any, text: str) -> None:
@@ -79,8 +81,8 @@ def declare(parser: pytest.Parser) -> None:
         "nan-level",
         "LEVEL",
         level,
-        "where the NaN gate looks: escape (default), outputs (results only), born (every primitive), "
-        "or names of primitives, comma separated; implies --jaxtap-nan",
+        "where the NaN gate looks: escape (default), outputs (results only), "
+        "born (every primitive), or names of primitives, comma separated; implies --jaxtap-nan",
     )
     flag("inf", "the NaN gate counts Inf too; implies --jaxtap-nan")
     flag(
@@ -141,7 +143,8 @@ def read(config: pytest.Config) -> Options:
 
 
 def apply_numerics(config: pytest.Config) -> None:
-    """Set the numerics profile of the session, if one is asked for. JAX reads it when it starts a backend.
+    """Set the numerics profile of the session, if one is asked for. JAX reads it when it starts a
+    backend.
 
     Raises:
         pytest.UsageError: the profile cannot hold here, or comes too late.
@@ -158,7 +161,8 @@ def apply_numerics(config: pytest.Config) -> None:
 
 
 def check_primitives(options: Options) -> None:
-    """Check names of primitives on the command line; only JAX knows them, so this waits until conftests have run.
+    """Check names of primitives on the command line; only JAX knows them, so this waits until
+    conftests have run.
 
     Raises:
         pytest.UsageError: there is no such primitive.
@@ -185,18 +189,14 @@ def level(text: str) -> str:
 def profile(text: str) -> str:
     """A numerics profile."""
     if text not in PROFILES:
-        raise argparse.ArgumentTypeError(
-            f"there is no numerics profile {text!r}, only {' and '.join(PROFILES)}"
-        )
+        raise argparse.ArgumentTypeError(f"there is no numerics profile {text!r}, only {' and '.join(PROFILES)}")
     return text
 
 
 def trips(text: str) -> int:
     """A trip budget: a whole number, 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"a trip budget is a whole number, 1 or more, not {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"a trip budget is a whole number, 1 or more, not {text!r}")
     return int(text)
 
 
@@ -220,7 +220,7 @@ def _from_ini(config: pytest.Config, name: str, convert: Any) -> Any:
 
 
 def _path(config: pytest.Config, name: str) -> Path | None:
-    """A path of the command line counts from where pytest was called, one of the ini file from its folder."""
+    """A path: from where pytest was called, or in the ini file from its folder."""
     given, base = config.getoption(_dest(name)), config.invocation_params.dir
     if given is None:
         given = config.getini(_dest(name))
@@ -236,6 +236,6 @@ def _path(config: pytest.Config, name: str) -> Path | None:
 
 
 def _fits(nodeid: str, pattern: str) -> bool:
-    """Whether a test stands at or below ``pattern``. Brackets of parametrised tests are taken as they are."""
+    """Whether a test stands at or below ``pattern``; brackets in it are not wild."""
     wild = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern.rstrip("/"))
     return re.fullmatch(rf"{wild}($|(/|::|\[).*)", nodeid, re.DOTALL) is not None

@@ -1,6 +1,7 @@
 """PYTEST_DONT_REWRITE
 
-Hooks and fixtures and nothing but; imports neither jax nor numpy.
+Hooks and fixtures and nothing but; imports neither jax nor numpy, and the rest of the plugin only
+where it is used.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jaxtap import failure, fixtures, judge, markers, options, watch
-from pytest_jaxtap.demand import demand_of
+from pytest_jaxtap import markers, options, stash
 
 if TYPE_CHECKING:
     from pytest_jaxtap.fixtures import TapRecorder
@@ -28,28 +28,36 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     markers.register(config)
-    config.stash[options.KEY] = options.read(config)
+    config.stash[stash.OPTIONS] = chosen = options.read(config)
+    if not hasattr(config, "workerinput"):  # a worker of xdist reports to its controller
+        from pytest_jaxtap.report.collector import Collector
+
+        config.pluginmanager.register(Collector(config, chosen), "jaxtap-collector")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    options.check_primitives(session.config.stash[options.KEY])
+    options.check_primitives(session.config.stash[stash.OPTIONS])
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    markers.check(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wrong := markers.wrong_marks(items):
+        from pytest_jaxtap import wire
+
+        wire.refuse(config, items, wrong)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    config = item.config
-    demand = demand_of(item, config.stash[options.KEY])
-    item.stash[watch.KEY] = watch.Watch(demand, verbose=config.get_verbosity() >= 2)
-    config.stash[fixtures.RUNNING] = item
+    stash.begin(item)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    if not (item.config.stash[stash.OPTIONS].watches or markers.is_marked(item)):
+        return (yield)
+    from pytest_jaxtap import judge
+
     with judge.watched(item):
         return (yield)
 
@@ -59,25 +67,35 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    failure.show(item, call, report)
+    if call.excinfo is not None or stash.WATCH in item.stash:
+        from pytest_jaxtap import failure, record
+
+        failure.show(item, call, report)
+        record.put(item, report)
+        if call.when == "teardown":
+            stash.end(item)
     return report
 
 
 @pytest.fixture(scope="session")
 def tap_recorder(request: pytest.FixtureRequest) -> TapRecorder:
-    """Record values inside JAX programs: ``with tap_recorder(select="loss") as rec:``, as `jaxtap_core.record`."""
-    return fixtures.TapRecorder(request.config)
+    """Record values inside JAX programs: ``with tap_recorder(select="loss") as rec:``."""
+    from pytest_jaxtap.fixtures import TapRecorder
+
+    return TapRecorder(request.config)
 
 
 @pytest.fixture(scope="session")
 def assert_bitwise() -> Callable[..., None]:
     """Fail unless observing leaves every bit as it is: ``assert_bitwise(f, *args, grad=True)``."""
-    return fixtures.assert_bitwise
+    from pytest_jaxtap.fixtures import assert_bitwise
+
+    return assert_bitwise
 
 
 @pytest.fixture
 def tap_snapshot(request: pytest.FixtureRequest) -> Any:
-    """Compare with a stored snapshot, bit for bit unless told otherwise: ``assert rec == tap_snapshot(rtol=1e-5)``."""
+    """Compare with a snapshot, exactly unless told otherwise: ``assert rec == tap_snapshot``."""
     from pytest_jaxtap.snapshot import make_tap_snapshot
 
     return make_tap_snapshot(request)

@@ -1,6 +1,7 @@
 """PYTEST_DONT_REWRITE
 
-One test under the lens: the recordings that were made while it ran, and what of them it must fail for.
+One test under the lens: the recordings that were made while it ran, and what of them it must fail
+for.
 """
 
 from __future__ import annotations
@@ -10,16 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import pytest
-
 from pytest_jaxtap.demand import Demand
 
 if TYPE_CHECKING:
     from jaxtap_core import Alert, Finding, ProgramVerdict, Recording
 
 MOST_LINES = 12
-
-KEY = pytest.StashKey["Watch"]()
 
 
 @dataclass(frozen=True)
@@ -28,8 +25,10 @@ class Seen:
 
     Attributes:
         recording: what the lens saw.
-        source: who asked for it: the marker or an option (``"body"``), or the fixture (``"tap_recorder"``).
-        gated: whether its findings count against the test; not those of a gate that the test itself put on.
+        source: who asked for it: the marker or an option (``"body"``), or the fixture
+            (``"tap_recorder"``).
+        gated: whether its findings count against the test; not those of a gate that the test itself
+            put on.
         certified: whether its certificate counts against the test.
         alerted: whether its alerts count against the test.
     """
@@ -43,7 +42,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason to fail: a few words, and the story at a given verbosity (``verbose`` -> lines)."""
+    """One reason to fail: a few words, and the whole story (``verbose`` -> lines)."""
 
     words: str
     story: Callable[[bool], list[str]]
@@ -62,22 +61,20 @@ class Watch:
         self.verbose = verbose
         self.seen: list[Seen] = []
         self.failure: str | None = None
+        self.parts: dict[str, list[Any]] = {}  # what others add to the record, see `wire.attach`
 
     def add_body(self, recording: Recording) -> None:
-        """Count the recording of the whole body; those of an earlier example (Hypothesis) are over."""
-        self.seen = [
-            Seen(recording, "body", gated=True, certified=self.demand.certify, alerted=True)
-        ]
+        """Count the recording of the whole body; what an earlier example of Hypothesis saw is over."""
+        self.seen = [Seen(recording, "body", gated=True, certified=self.demand.certify, alerted=True)]
         self.failure = None
+        self.parts = {}
 
     def add_recorder(self, recording: Recording, own: Mapping[str, Any]) -> None:
         """Count a recording of the fixture, made with the arguments ``own``."""
         demand = self.demand
         gated = demand.gate is not None and own.get("gate") is None
         certified = demand.certify and "identity" not in own
-        self.seen.append(
-            Seen(recording, "tap_recorder", gated=gated, certified=certified, alerted=False)
-        )
+        self.seen.append(Seen(recording, "tap_recorder", gated=gated, certified=certified, alerted=False))
 
     def problems(self) -> list[Problem]:
         """Everything to fail for, in the order in which it is told."""
@@ -112,9 +109,7 @@ class Watch:
             if not seen.certified or certificate is None:
                 continue
             for program in certificate.programs:
-                if program.verdict == "different" or (
-                    program.verdict == "uncertified" and self.demand.bitwise
-                ):
+                if program.verdict == "different" or (program.verdict == "uncertified" and self.demand.bitwise):
                     yield _difference(program)
 
     def _unmet(self, pattern: re.Pattern[str]) -> Problem | None:
@@ -131,7 +126,8 @@ class Watch:
 
 
 def story(problems: list[Problem], *, verbose: bool) -> str:
-    """All ``problems`` in one text: the first told, the others counted; with ``verbose`` all are told.
+    """All ``problems`` in one text: the first told, the others counted; with ``verbose`` all are
+    told.
 
     Its first line says the most important; it has at most 12 lines, if not ``verbose``.
     """
@@ -141,7 +137,8 @@ def story(problems: list[Problem], *, verbose: bool) -> str:
     if not rest:
         return "\n".join(first[:MOST_LINES])
     names = "; ".join(problem.words for problem in rest[:3]) + ("; …" if len(rest) > 3 else "")
-    more = f"  and {len(rest)} more {'finding' if len(rest) == 1 else 'findings'} ({names}); -vv tells all"
+    noun = "finding" if len(rest) == 1 else "findings"
+    more = f"  and {len(rest)} more {noun} ({names}); -vv tells all"
     return "\n".join([*first[: MOST_LINES - 1], more])
 
 

@@ -1,0 +1,45 @@
+"""PYTEST_DONT_REWRITE
+
+The section at the end of a run: what the failures of many tests have in common, and where reports
+were written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_jaxtap.wire import Record
+
+if TYPE_CHECKING:
+    from pytest_jaxtap.report.collector import Run
+
+MOST_CAUSES = 10
+NAMES = {"nan": "NaN", "inf": "Inf"}
+
+
+def write(run: Run, written: Sequence[str], errors: Sequence[str], reporter: Any) -> None:
+    """Write the section; nothing if nothing happened."""
+    causes = Counter(cause(record) for record in run.failed)
+    errors = [*errors, *(error for record in run.records for error in record["errors"])]
+    if not causes and not errors:
+        return
+    reporter.section("jaxtap")
+    for text, tests in causes.most_common(MOST_CAUSES):
+        reporter.write_line(f"{tests} {'test' if tests == 1 else 'tests'}: {text}")
+    if len(causes) > MOST_CAUSES:
+        reporter.write_line(f"and {len(causes) - MOST_CAUSES} more causes")
+    for line in written:
+        reporter.write_line(line)
+    for error in errors:
+        reporter.write_line(f"error: {error}", red=True)
+
+
+def cause(record: Record) -> str:
+    """What made a test fail, in words that tests with the same cause share."""
+    for finding in record["findings"]:
+        origin = finding["origin"]
+        if origin and origin["primitive"]:
+            return f"{NAMES[finding['kind']]} born in {origin['primitive']} at {origin['source']}"
+    return record["failure"][0].removeprefix("jaxtap: ")
