@@ -111,9 +111,7 @@ class Program:
             a, b = values[i % len(values)], values[j % len(values)]
             values.append(operation(m, a, b, self.dtype.type(constant)))
         half, tenth = self.dtype.type(0.5), self.dtype.type(0.1)
-        new = tuple(
-            v * half + c * tenth for v, c in zip(values[-self.leaves :], carry, strict=True)
-        )
+        new = tuple(v * half + c * tenth for v, c in zip(values[-self.leaves :], carry, strict=True))
         return new, values[-1], values[len(carry) + 1 :]
 
     def one_by_one(self, m: Any) -> list[Any]:
@@ -174,8 +172,8 @@ def count_unequal_bits(programs: int, first: int, dtypes: list[str]) -> dict[str
     counts: Counter[str] = Counter()
     seeds: defaultdict[str, list[str]] = defaultdict(list)
 
-    def compare(name: str, a: Any, b: Any, label: str) -> None:
-        differs = not compare_bits(a, b, nan="any").identical
+    def compare(name: str, a: Any, b: Any, label: str, nan: Any = "payload") -> None:
+        differs = not compare_bits(a, b, nan=nan).identical
         counts[name] += differs
         if differs:
             seeds[name].append(label)
@@ -187,8 +185,9 @@ def count_unequal_bits(programs: int, first: int, dtypes: list[str]) -> dict[str
             with np.errstate(all="ignore"):
                 steps = exact.one_by_one(np)
             eager, jitted = exact.one_by_one(jnp), exact.jitted()
-            compare("exact: eager is not NumPy", eager, steps, label)
-            compare("exact: jitted is not eager", jitted, eager, label)
+            # which NaN survives where two meet, each compiler decides for itself
+            compare("exact: eager is not NumPy", eager, steps, label, nan="any")
+            compare("exact: jitted is not eager", jitted, eager, label, nan="any")
             any_ = Program(seed, getattr(jnp, name), EXACT | OTHER)
             production = any_.jitted()
             for way in ("live", "data"):
@@ -214,7 +213,9 @@ def best_times(budget: float) -> dict[str, float]:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    x = jax.random.normal(jax.random.key(0), (1024, 1024))
+    # small enough for one thread and its cache, so that neighbours on the machine disturb little
+    x = jax.random.normal(jax.random.key(0), (256, 256))
+    square = jax.random.normal(jax.random.key(0), (512, 512))
     polynomial = lambda v: ((v * 1.1 + 0.3) * v - 0.7) * v + 1 / (1 + v * v)
     special = lambda v: jnp.tanh(v) * jnp.exp(-v * v) + jnp.log1p(jnp.abs(v)) / jnp.sqrt(v * v + 1)
 
@@ -222,10 +223,10 @@ def best_times(budget: float) -> dict[str, float]:
         return jax.lax.fori_loop(0, 2000, lambda i, s: 3.7 * s * (1 - s) + 1e-3 / (1 + s), v)
 
     times = {
-        "matmul 1024": best(jax.jit(jnp.matmul), x, x),
-        "polynomial 1M": best(jax.jit(polynomial), x),
-        "tanh, exp, log 1M": best(jax.jit(special), x),
-        "softmax 1024x1024": best(jax.jit(jax.nn.softmax), x),
+        "matmul 512": best(jax.jit(jnp.matmul), square, square),
+        "polynomial and division 64k": best(jax.jit(polynomial), x),
+        "tanh, exp, log 64k": best(jax.jit(special), x),
+        "softmax 256x256": best(jax.jit(jax.nn.softmax), x),
         "loop of 64 floats": best(jax.jit(recurrence), jax.nn.sigmoid(x[0, :64])),
     }
     start = time.perf_counter()
