@@ -126,7 +126,9 @@ def streaming() -> list[Row]:
         5,
     )
     share = times["debug.callback"] / times["tap"]
-    per_step = f"1/{share:.0f} ({times['tap'] / STEPS * 1e6:.1f} of {times['debug.callback'] / STEPS * 1e6:.0f} us a step)"
+    per_step = (
+        f"1/{share:.0f} ({times['tap'] / STEPS * 1e6:.1f} of {times['debug.callback'] / STEPS * 1e6:.0f} us a step)"
+    )
     return [Row("streaming a scalar carry, live", "inline", per_step, "<= 1/20", share >= 20)]
 
 
@@ -250,7 +252,9 @@ def dispatch() -> list[Row]:
 
     times = best({"plain": loop, "gate": gated}, 9)
     over = (times["gate"] - times["plain"]) * 1e3
-    return [Row("1,000 asynchronous steps under the gate", "inline", f"{over:.0f} us a step over", "<= 50 us", over <= 50)]
+    return [
+        Row("1,000 asynchronous steps under the gate", "inline", f"{over:.0f} us a step over", "<= 50 us", over <= 50)
+    ]
 
 
 def tracing() -> list[Row]:
@@ -320,7 +324,9 @@ def memory() -> list[Row]:
     data, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(rec.events) == 1_000_000
-    return [Row("memory of a million recorded scalar events", "inline", f"{data / 1e6:.0f} MB", "<= 100 MB", data <= 100e6)]
+    return [
+        Row("memory of a million recorded scalar events", "inline", f"{data / 1e6:.0f} MB", "<= 100 MB", data <= 100e6)
+    ]
 
 
 def again() -> list[Row]:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.core
+import jax.numpy as jnp
+import numpy as np
 from jax.extend import core as jex_core
 
 VERIFIED = "0.10.2 to 0.12.0"
@@ -286,11 +288,12 @@ for _allowed in (
     _need("jax._src.effects", _allowed).add_type(_EmitEffect)
 
 
-def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
+def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = False) -> Any:
     """A primitive without results that hands its operands to the host.
 
     Its parameters: ``callback(phase, lanes, masked)``, which is asked when the emission is lowered for the function
-    that takes the arrays, and the two that it is given along.
+    that takes the arrays, and the two that it is given along. With ``answers`` the host's answer comes back as a
+    boolean scalar.
 
     The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
     ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
@@ -298,13 +301,13 @@ def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
     """
     primitive = Primitive(name)
     primitive.multiple_results = True
-    primitive.def_effectful_abstract_eval(lambda *avals, **params: ([], {emit_effect}))
+    answer = [jax.core.ShapedArray((), jnp.bool_)] if answers else []
+    primitive.def_effectful_abstract_eval(lambda *avals, **params: (answer, {emit_effect}))
 
     def impl(*operands: Any, **params: Any) -> list[Any]:
         # An eager emission takes the same road as a compiled one.
         with set_current_trace(eval_trace):
-            jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
-        return []
+            return jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
 
     def lower(
         ctx: Any, *operands: Any, callback: Callable[..., None], lanes: int, masked: bool
@@ -317,9 +320,9 @@ def emission_primitive(name: str, batch: Callable[..., Any]) -> Any:
 
         arrived = callback(phase, lanes, masked)
 
-        def host(*arrays: Any) -> tuple[()]:
-            arrived(*arrays)
-            return ()
+        def host(*arrays: Any) -> tuple[Any, ...]:
+            word = arrived(*arrays)
+            return (np.bool_(word),) if answers else ()
 
         results, _, _ = _emit_python_callback(
             ctx,

@@ -1,4 +1,4 @@
-"""What stands behind a birth: the story of the infinite or zero operand that made a NaN of good numbers."""
+"""What stands behind a birth: where the infinity or zero came from that made a NaN."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxtap_core.birth import Birth, Why, facts
 from jaxtap_core.events import Origin
-from jaxtap_core.explain import Birth, Why, explain, facts
+from jaxtap_core.explain import explain
 from jaxtap_core.influence import Box, Index
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
 from jaxtap_core.structure import BRANCHES, LOOPS
@@ -16,9 +17,12 @@ from jaxtap_core.walk import Born, Given, Place, behind_element, first_bad, foll
 LINKS = 100  # equations through which a zero is followed
 
 # A zero that comes out of these came in with one operand (the first that is zero).
-_PASS_ZERO = frozenset(
-    ["mul", "neg", "convert_element_type", "reduce_precision", "copy", "real", "imag", "conj", "complex", "add_any", "reduce_sum", "cumsum", "name", "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "dynamic_slice", "rev", "concatenate", "pad", "gather", "dynamic_update_slice", "optimization_barrier", "dot_general", "sharding_constraint"]
-)
+_PASS_ZERO_NAMES = """
+mul neg convert_element_type reduce_precision copy real imag conj complex add_any reduce_sum
+cumsum name broadcast_in_dim reshape squeeze expand_dims transpose slice dynamic_slice rev
+concatenate pad gather dynamic_update_slice optimization_barrier dot_general sharding_constraint
+"""
+_PASS_ZERO = frozenset(_PASS_ZERO_NAMES.split())
 
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
@@ -43,8 +47,8 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
 def lane_of(place: Place) -> Index | None:
     """The lane of the innermost loop around ``place`` that is batched over its predicate."""
     for entry in place.entries():
-        if entry.passage is not None and entry.passage.lanes and entry.index is not None:
-            return entry.index[: len(entry.passage.lanes)]
+        if entry.passage is not None and entry.passage.lanes and entry.element is not None:
+            return entry.element[: len(entry.passage.lanes)]
     return None
 
 
@@ -59,7 +63,7 @@ def _box(birth: Birth, operand: int) -> Box | None:
 def _given(end: Given, names: tuple[str, ...]) -> Origin:
     word = "NaN" if end.bad == "nan" else "Inf"
     place, node = end.user or (end.place, None)
-    at = list(end.index) if end.index else ""
+    at = list(end.element) if end.element else ""
     if end.input is None:
         reason = f"the program holds it as a constant: {word}"
     else:
@@ -83,11 +87,11 @@ def argument(number: int, names: tuple[str, ...]) -> str:
 
 
 def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> Birth:
-    """The operands and outputs of a birth; with ``deep`` also where its infinite or zero operands came from."""
+    """The operands and outputs of a birth; with ``deep`` also what stands behind them."""
     place, node = born.place, born.node
     values = [host(value) for value in place.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
-    boxes = tuple(behind_element(place, node, born.output, born.index))
+    boxes = tuple(behind_element(place, node, born.output, born.element))
     unselected, cause = _behind(born, boxes, operands, names) if deep else (False, "")
     return Birth(
         primitive=node.primitive,
@@ -95,7 +99,7 @@ def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> B
         operands=tuple(operands),
         outputs=tuple(outputs),
         output=born.output,
-        index=born.index,
+        index=born.element,
         boxes=boxes,
         bad=born.bad,
         phase=node.phase,
@@ -110,12 +114,11 @@ def _checked(birth: Birth, why: Why) -> Why:
     still = code[birth.index] if birth.index is not None and code.ndim == len(birth.index) else code
     if (np.asarray(still) & BITS[birth.bad]).any():
         return why
-    given = ", ".join(
-        f"{birth.element(i):.6g}" for i in range(len(birth.operands)) if birth.part(i).size
-    )
+    given = ", ".join(f"{birth.element(i):.6g}" for i in range(len(birth.operands)) if birth.part(i).size)
     return Why(
-        f"rounding: {birth.primitive} gets {given} when its operands are looked at, and then makes nothing bad; "
-        "in the program itself they are rounded otherwise (it depends on how XLA fuses)",
+        f"rounding: {birth.primitive} gets {given} when its operands are looked at, and makes "
+        "nothing bad of it; in the program itself they are rounded otherwise (it depends on how "
+        "XLA fuses)",
         why.advice or "keep the operand away from the edge by more than the rounding error",
     )
 
@@ -126,7 +129,7 @@ def _behind(
     operands: list[np.ndarray],
     names: tuple[str, ...],
 ) -> tuple[bool, str]:
-    """(whether a zero operand is the cotangent of a branch not taken, where the odd operand came from)."""
+    """(whether a zero is the cotangent of a branch not taken, where the odd operand came from)."""
     unselected, cause = False, ""
     for operand, box in boxes:
         number = born.node.inputs[operand]
@@ -156,22 +159,16 @@ def _infinity(place: Place, number: int, index: Index, names: tuple[str, ...]) -
     try:
         end = follow(place, number, index, "inf")
         if isinstance(end, Given):
-            given = (
-                "is a constant of the program"
-                if end.input is None
-                else f"came with {argument(end.input, names)}"
-            )
+            given = "is a constant of the program" if end.input is None else f"came with {argument(end.input, names)}"
             return f"the inf {given}"
         birth = birth_of(end, names, deep=False)
-        return (
-            f"the inf is made by {end.node.primitive} at {end.node.source}: {explain(birth).reason}"
-        )
+        return f"the inf is made by {end.node.primitive} at {end.node.source}: {explain(birth).reason}"
     except CannotReplay:
         return ""
 
 
 def _zero(place: Place, number: int, index: Index) -> tuple[bool, str]:
-    """Follow a zero: (whether it is a cotangent that a ``where`` did not select, how else it became zero)."""
+    """Follow a zero: (whether a backward ``where`` did not select it, how else it became zero)."""
     selected = False
     for _ in range(LINKS):
         if number in place.level.consts:
@@ -218,9 +215,7 @@ def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[
         return None
     reach = behind_element(place, node, output, index)
     reach = reach[:1] if node.primitive == "div" else reach
-    floats = [
-        (node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])
-    ]
+    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])]
     for (number, box), value in zip(floats, place.values([n for n, _ in floats]), strict=True):
         zero = _first_zero(host(value), box)
         if zero is not None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -39,10 +38,7 @@ def empty(site: Site, rows: int) -> Buffer:
         jnp.int32(0),
         jnp.zeros((rows, site.depth), jnp.int32),
         jnp.zeros((rows, *site.lanes), bool) if site.lanes else None,
-        [
-            jnp.zeros((rows, *shape), dtype)
-            for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)
-        ],
+        [jnp.zeros((rows, *shape), dtype) for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)],
     )
 
 
@@ -73,6 +69,13 @@ def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Rec
     _emit(head, active, leaves, receiver)
 
 
+def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> Any:
+    """Send one event and wait for the host's word whether the program is to stop; a boolean scalar."""
+    head = jnp.concatenate([jnp.reshape(run, (1,)).astype(jnp.int32), steps])
+    operands = [head, *_optional(active), *leaves]
+    return ask_p.bind(*operands, callback=receiver, lanes=0, masked=active is not None)[0]
+
+
 def _optional(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
@@ -89,15 +92,16 @@ def _batch(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple
 
 
 emit_p = _compat.emission_primitive("tap", _batch)
+ask_p = _compat.emission_primitive("tap_ask", _batch, answers=True)
 
 
 def _emit(head: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
     emit_p.bind(head, *_optional(active), *leaves, callback=receiver, lanes=0, masked=active is not None)
 
 
-Arrived = Callable[..., None]
+Arrived = Callable[..., Any]
 Receiver = Callable[[str, int, bool], Arrived]
-Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float], None]
+Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float], bool]
 
 
 def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Receiver:
@@ -134,18 +138,19 @@ def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handl
             current = (run, open_stream(site, run, phase, lanes))
             return current[1]
 
-        def plain(head: np.ndarray, *leaves: np.ndarray) -> None:
+        def plain(head: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()
-            handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+            return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
 
-        def with_mask(head: np.ndarray, active: np.ndarray, *leaves: np.ndarray) -> None:
+        def with_mask(head: np.ndarray, active: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()
             if active.ndim:
-                handle_of(run)(tuple(steps), None, active, leaves, time.monotonic())
-            elif active:
-                handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+                return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic())
+            if active:
+                return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+            return False
 
-        def with_lanes(head: np.ndarray, *rest: np.ndarray) -> None:
+        def with_lanes(head: np.ndarray, *rest: np.ndarray) -> bool:
             now = time.monotonic()
             active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
             for lane in np.ndindex(head.shape[:lanes]):
@@ -156,11 +161,13 @@ def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handl
                     ran = None
                 run, *steps = head[lane].tolist()
                 handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now)
+            return False
 
         return with_lanes if lanes else with_mask if masked else plain
 
     return lowered
 
 
-def nobody(steps: Any, lane: Any, active: Any, leaves: Any, now: float) -> None:
+def nobody(steps: Any, lane: Any, active: Any, leaves: Any, now: float) -> bool:
     """Takes events of runs that nobody waits for any more."""
+    return False

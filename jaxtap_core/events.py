@@ -58,9 +58,7 @@ def short(value: Any) -> str:
         array = np.asarray(value)
         if array.ndim == 0:
             return str(array[()])
-        return " ".join(
-            np.array2string(array, threshold=8, edgeitems=3, precision=6, separator=", ").split()
-        )
+        return " ".join(np.array2string(array, threshold=8, edgeitems=3, precision=6, separator=", ").split())
     return str(value)
 
 

@@ -7,11 +7,10 @@ constants or literals held one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -79,9 +78,7 @@ def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
             met += _from_verdicts(check, pending.states[check.number], pending, inf=inf)
     if level in ("escape", "outputs"):
         met += _from_results(pending, inf=inf)
-    return [
-        _finding(one, pending, explain=number < EXPLAINED_PER_PROGRAM) for number, one in enumerate(met)
-    ]
+    return [_finding(one, pending, explain=number < EXPLAINED_PER_PROGRAM) for number, one in enumerate(met)]
 
 
 def _sound_inputs(pending: Pending, *, inf: bool) -> bool:

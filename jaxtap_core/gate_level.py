@@ -38,9 +38,7 @@ class GateLevel:
         else:
             names = ()
         if not names:
-            raise ValueError(
-                f"the NaN gate takes a level ({', '.join(LEVELS)}) or names of primitives, not {gate!r}"
-            )
+            raise ValueError(f"the NaN gate takes a level ({', '.join(LEVELS)}) or names of primitives, not {gate!r}")
         try:
             watched = watch_nan(names).primitives
         except ValueError as error:

@@ -1,8 +1,9 @@
 """Which elements of an equation's operands one element of its output is made of.
 
-Following a NaN backwards needs this: in an array of many lanes, the NaN of one lane must not be blamed on another. One
-rule for each family of primitives gives, for an element of an output, a box of elements of each operand; operands
-without a box have no part in it. A primitive without a rule is made of all elements of all operands.
+Following a NaN backwards needs this: in an array of many lanes, the NaN of one lane must not be
+blamed on another. One rule for each family of primitives gives, for an element of an output, a box
+of elements of each operand; operands without a box have no part in it. A primitive without a rule
+is made of all elements of all operands.
 """
 
 from __future__ import annotations
@@ -38,11 +39,7 @@ def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
     rule = RULES.get(node.primitive)
     if rule is None:
         shape = node.eqn.outvars[output].aval.shape
-        rule = (
-            elementwise
-            if node.primitive in ELEMENTWISE and len(shape) == len(index)
-            else everything
-        )
+        rule = elementwise if node.primitive in ELEMENTWISE and len(shape) == len(index) else everything
     return rule(node, output, index, values)
 
 
@@ -51,28 +48,28 @@ def shape_of(node: Node, operand: int) -> tuple[int, ...]:
     return tuple(getattr(node.eqn.invars[operand].aval, "shape", ()))
 
 
-def everything(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def everything(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     """All elements of all operands."""
     return [(i, (WHOLE,) * len(shape_of(node, i))) for i in range(len(node.inputs))]
 
 
-def elementwise(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def elementwise(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     """The element at the same place; of a scalar operand, the scalar."""
     return [(i, index if shape_of(node, i) else ()) for i in range(len(node.inputs))]
 
 
-ELEMENTWISE = frozenset(
-    ["abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "copy_p", "cos", "cosh", "device_put", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma", "igamma_grad_a", "igammac", "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "name", "ne", "neg", "nextafter", "pbroadcast", "polygamma", "pow", "pvary", "random_gamma_grad", "real", "reduce_precision", "regularized_incomplete_beta", "rem", "reshard", "round", "rsqrt", "sharding_constraint", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta"]
-)
+_ELEMENTWISE_NAMES = """
+abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp
+complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf erf_inv
+erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le
+lgamma log log1p logistic lt max min mul name ne neg nextafter pbroadcast polygamma pow pvary
+random_gamma_grad real reduce_precision regularized_incomplete_beta rem reshard round rsqrt
+sharding_constraint sign sin sinh sqrt square stop_gradient sub tan tanh zeta
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 
 
-def _same_operand(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def _same_operand(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     return [(output, index)]
 
 
@@ -90,7 +87,8 @@ def _select(node: Node, output: int, index: Index, values: Sequence[Any]) -> lis
 RULES["select_n"] = _select
 
 
-# -- moving elements about: the equation itself, run on the numbers of the elements, tells where each came from
+# -- moving elements about: the equation itself, run on the numbers of the elements, tells where
+# each came from
 
 
 def _move(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -104,7 +102,7 @@ def _move(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
 
 
 def _numbered(node: Node, values: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Operands with float elements replaced by their numbers, and the first number of each (-1 for an index)."""
+    """Operands with floats replaced by element numbers, and the first number of each (or -1)."""
     operands: list[Any] = []
     starts: list[int] = []
     total = 0
@@ -174,9 +172,7 @@ for _name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"):
     RULES[_name] = _reduce
 
 
-def _cumulate(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def _cumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     axis, here = node.eqn.params["axis"], index[node.eqn.params["axis"]]
     span = slice(here, None) if node.eqn.params["reverse"] else slice(0, here + 1)
     return [(0, (*index[:axis], span, *index[axis + 1 :]))]
@@ -211,9 +207,7 @@ def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
 RULES["dot_general"] = _dot
 
 
-def _matrices(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def _matrices(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     """The matrices (the last two axes) at the same place of the batch."""
     result: list[tuple[int, Box]] = []
     for i in range(len(node.inputs)):
@@ -223,7 +217,22 @@ def _matrices(
     return result
 
 
-for _name in ["cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu", "qr", "schur", "svd", "triangular_solve", "tridiagonal", "tridiagonal_solve"]:
+for _name in [
+    "cholesky",
+    "cholesky_update",
+    "eig",
+    "eigh",
+    "geqrf",
+    "hessenberg",
+    "householder_product",
+    "lu",
+    "qr",
+    "schur",
+    "svd",
+    "triangular_solve",
+    "tridiagonal",
+    "tridiagonal_solve",
+]:
     RULES[_name] = _matrices
 
 
@@ -240,17 +249,13 @@ def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> li
     if not operands:
         return everything(node, output, index, values)
     names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-    return _origin(
-        node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts
-    )
+    return _origin(node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts)
 
 
 RULES["scatter"] = _scatter
 
 
-def _accumulate(
-    node: Node, output: int, index: Index, values: Sequence[Any]
-) -> list[tuple[int, Box]]:
+def _accumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     return [(0, index), (2, (WHOLE,) * len(shape_of(node, 2)))]
 
 

@@ -84,21 +84,15 @@ def _merge(carried: list[Leaf], passed: list[Leaf]) -> Leaves:
     return Leaves(tuple(leaf._replace(name=tidy(leaf.name)) for leaf, _ in merged), ordered)
 
 
-def _named(
-    const_names: Sequence[str], carry_names: Sequence[str], x_names: Sequence[str], hidden: int
-) -> Leaves:
+def _named(const_names: Sequence[str], carry_names: Sequence[str], x_names: Sequence[str], hidden: int) -> Leaves:
     shown = carry_names[hidden:]
-    if not any(shown) and not (hidden and any(const_names)):
-        return Leaves(
-            tuple(Leaf(f"carry[{i}]", "carry", hidden + i) for i in range(len(shown))), ordered=True
-        )
+    if not any(shown) and not any(const_names):
+        return Leaves(tuple(Leaf(f"carry[{i}]", "carry", hidden + i) for i in range(len(shown))), ordered=True)
     counter = _roots(carry_names[:hidden], 1)
-    depth = 2 if _roots(shown, 1) & _roots(x_names, 1) else 1  # ``def body(*args)``: args[0] is the carry
+    depth = 2 if _roots([*shown, *const_names], 1) & _roots(x_names, 1) else 1  # ``def body(*args)``: args[0] is the carry
     own = _roots(shown, depth)
     foreign = _roots(x_names, depth) | counter
-    carried = [
-        Leaf(name or f"carry[{hidden + i}]", "carry", hidden + i) for i, name in enumerate(shown)
-    ]
+    carried = [Leaf(name or f"carry[{hidden + i}]", "carry", hidden + i) for i, name in enumerate(shown)]
     passed = []
     for i, name in enumerate(const_names):
         root = tuple(_elements(name)[:depth])

@@ -38,9 +38,7 @@ class LensTrace(_compat.Trace):  # type: ignore[misc]
         with _compat.set_current_trace(self):
             return fun.call_wrapped(*args)
 
-    def process_custom_vjp_call(
-        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any
-    ) -> Any:
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any) -> Any:
         with _compat.set_current_trace(self):
             return fun.call_wrapped(*args)
 
@@ -145,9 +143,7 @@ def _wrapped(
     name: str, f: Callable[..., Any], settings: Settings, recording: Recording, *, keep: bool
 ) -> Callable[..., Any]:
     if not callable(f):
-        raise TypeError(
-            f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)"
-        )
+        raise TypeError(f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)")
 
     @functools.wraps(f)
     def observed(*args: Any, **kwargs: Any) -> Any:
@@ -208,4 +204,3 @@ def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str,
     with _compat.set_current_trace(_compat.eval_trace):
         walk(trace_call(f, args, kwargs).jaxpr)
     return dict(sorted(counts.items()))
-

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxtap_core import _compat, emit
+from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
 from jaxtap_core.nonfinite import any_bad, has_bad
 from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Plan, Site
 from jaxtap_core.settings import Settings
@@ -56,6 +57,7 @@ class Observer:
         flushing: whether buffers that may overflow are flushed; else what does not fit is only counted.
         inside: whether an outer transformation is being traced: then every site is live, and each event carries
             whether its lane ran.
+        diagnosing: whether loops with a budget keep what tells why they do not end.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class Observer:
         rows: int = 1,
         flushing: bool = False,
         inside: bool = False,
+        diagnosing: bool = False,
     ) -> None:
         self.settings = settings
         self.plan = plan
         self.inside = inside
+        self.diagnosing = diagnosing
         self._receivers = receivers
         self._run = run
         self._flushing = flushing
@@ -82,6 +86,11 @@ class Observer:
         for site in plan.sites.values():
             if not site.live:
                 self.states[site.number] = emit.empty(site, self._capacity(site))
+        if plan.braked:
+            self.states[BRAKE] = released(plan.depth)
+        if diagnosing:
+            for budget in plan.budgets.values():
+                self.states[budget.number] = not_ended(budget.avals, budget.lanes)
         for check in plan.checks.values():
             self.states[check.number] = _no_verdicts(check)
 
@@ -147,7 +156,23 @@ class Observer:
         for site in (plan.carry, plan.output):
             if site is not None and not site.live:
                 numbers.add(site.number)
-        return {number: self.states[number] for number in sorted(numbers)}
+        if plan.budget is not None:
+            numbers.add(plan.budget.number)
+        numbers.add(BRAKE)
+        # a budget has a state only while diagnosing, a program a brake only where something may stop it
+        return {number: self.states[number] for number in sorted(numbers) if number in self.states}
+
+    # -- the brake
+
+    @property
+    def braked(self) -> Any:
+        """Whether the brake has been pulled; ``None`` for a program without one."""
+        brake = self.states.get(BRAKE)
+        return None if brake is None else brake.place >= 0
+
+    def pull(self, number: int, condition: Any) -> None:
+        """Pull the brake on behalf of a place, where ``condition``."""
+        self.states[BRAKE] = pulled_by(self.states[BRAKE], number, self._steps, condition)
 
     # -- sites
 
@@ -164,11 +189,18 @@ class Observer:
 
     def _when(self, condition: Any, site: Site, values: Callable[[], Sequence[Any]]) -> None:
         if site.live:
+            brake = self.states.get(BRAKE)
 
-            def send() -> None:
+            def send() -> Any:
                 self._take(site, values(), condition if self.inside else None)
+                after = self.states.get(BRAKE)
+                if brake is not None:
+                    self.states[BRAKE] = brake
+                return after
 
-            lax.cond(condition, send, lambda: None)
+            after = lax.cond(condition, send, lambda: brake)
+            if brake is not None:
+                self.states[BRAKE] = after
             return
         before = self.states[site.number]
 
@@ -187,7 +219,11 @@ class Observer:
             if condition is not None:
                 active = condition if active is None else active & condition
             receiver = self._receivers.live(site)
-            emit.emit(self._run, steps, active, leaves, receiver)
+            if self.settings.fail_fast:
+                stop = emit.ask(self._run, steps, active, leaves, receiver)
+                self.pull(site.number, stop)
+            else:
+                emit.emit(self._run, steps, active, leaves, receiver)
             return
         buffer = emit.append(self.states[site.number], steps, active, leaves)
         room = self._capacity(site)
@@ -278,6 +314,8 @@ class Observer:
         for verdict in bad[1:]:
             hit = hit | verdict
         self.note(check, bad, hit)
+        if self.settings.fail_fast:
+            self.pull(check.number, hit)
 
 
 def _no_verdicts(check: Check) -> Verdicts:

@@ -1,13 +1,15 @@
 """Where a NaN (or Inf) was born, and why.
 
-The program is run again on the same inputs, and the bad value is followed backwards: from the element where it was
-met, to the element of the operand that was bad before, through branches and calls, back through the steps of a loop,
-until an equation is found that made it of good operands. Only that equation's operands are then looked at closely.
+The program is run again on the same inputs, and the bad value is followed backwards: from the
+element where it was met, to the element of the operand that was bad before, through branches and
+calls, back through the steps of a loop, until an equation is found that made it of good operands.
+Only that equation's operands are then looked at closely.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -33,11 +35,13 @@ class Target:
     """The bad value that somebody met.
 
     Attributes:
-        kind: ``"carry"``, ``"output"`` (of a loop), ``"result"`` (of the program) or ``"primitive"``.
+        kind: ``"carry"``, ``"output"`` (of a loop), ``"result"`` (of the program) or
+            ``"primitive"``.
         path: address of the loop or primitive; empty for a result.
-        steps: index vector of the step at which it was first met, outermost loop first. The last one may be ``None``
-            for a carry or an output: then it is looked for.
-        index: which carry or output of the loop's equation, which result, which output of the primitive.
+        steps: index vector of the step at which it was first met, outermost loop first. The last
+            one may be ``None`` for a carry or an output: then it is looked for.
+        index: which carry or output of the loop's equation, which result, which output of the
+            primitive.
         bad: ``"nan"``, or ``"inf"`` for either.
         lane: lane of a loop batched over its predicate, else ``None``.
     """
@@ -56,8 +60,10 @@ class Explanation:
 
     Attributes:
         origin: where it was born, and why.
-        count, size, first_index: of the bad elements where it was met; ``None`` where the replay could not tell.
-        last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it came in).
+        count, size, first_index: of the bad elements where it was met; ``None`` where the replay
+            could not tell.
+        last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it
+            came in).
         step: the step at which it was met (-1: it was bad when it came into the loop).
         bad: which of the two it is, ``"nan"`` or ``"inf"``.
     """
@@ -80,7 +86,8 @@ def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanati
         target: what was met, and where.
 
     Returns:
-        The explanation. A program that cannot be replayed gets an origin with ``reproduced=False`` and the reason.
+        The explanation. A program that cannot be replayed gets an origin with ``reproduced=False``
+        and the reason.
     """
     if any(_is_deleted(arg) for arg in args):
         return _unexplained(DONATED, KEEP)
@@ -97,12 +104,13 @@ def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanati
 def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | Origin:
     """Run ``f(*args, **kwargs)`` and say where the first NaN (or else Inf) in it was born.
 
-    Looked at are the carries and outputs of all loops, and the results of every program that ``f`` runs. It is run
-    again where the first run was without NaN, or where it is not jitted: a NaN may be there only with, or only without,
-    ``jax.jit``.
+    Looked at are the carries and outputs of all loops, and the results of every program that ``f``
+    runs. It is run again where the first run was without NaN, or where it is not jitted: a NaN may
+    be there only with, or only without, ``jax.jit``.
 
     Returns:
-        The finding; ``str()`` of it is the report. Where there is none, an `Origin` whose ``reason`` says so.
+        The finding; ``str()`` of it is the report. Where there is none, an `Origin` whose
+        ``reason`` says so.
 
     Example:
         >>>         >>> print(find_origin(jax.jit(lambda x: jnp.log(x)), -1.0).origin.reason)
@@ -110,14 +118,11 @@ def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | O
     """
     finding = _gated(f, args, kwargs)
     if not isinstance(f, jax.stages.Wrapped):
-        try:
+        # what forbids jit (values read in Python, arguments that are no arrays) is no error here
+        with suppress(Exception):
             finding = _noted(finding, _gated(jax.jit(f), args, kwargs))
-        except Exception:  # what forbids jit: values read in Python, arguments that are no arrays
-            pass
     if finding is None:
-        reason = (
-            "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
-        )
+        reason = "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
         return Origin("", "", (), None, "", "forward", (), reason)
     return finding
 
@@ -150,9 +155,7 @@ def _is_deleted(arg: Any) -> bool:
 
 
 def _unexplained(reason: str, advice: str = "") -> Explanation:
-    return Explanation(
-        Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False)
-    )
+    return Explanation(Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False))
 
 
 class _Replay:
@@ -164,15 +167,11 @@ class _Replay:
         self.names = _compat.arg_names(jaxpr)
         self.level = flatten(self.jaxpr)
         if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
-            raise CannotReplay(
-                "the program changes a mutable reference that it was given, so its first content is gone"
-            )
+            raise CannotReplay("the program changes a mutable reference it was given: its first content is gone")
         self.shift = 0
         if _compat.body_of(self.jaxpr).jaxpr.effects:
             self._discharge()
-        complete = (
-            target.kind == "result"
-        )  # of other programs it is not known whether they came to an end
+        complete = target.kind == "result"  # of other programs it is not known whether they came to an end
         self.root = Place(self.level, self.args, complete=complete)
 
     def explain(self) -> Explanation:
@@ -184,7 +183,7 @@ class _Replay:
         return self._leaf()
 
     def _discharge(self) -> None:
-        """Turn mutable references into values; a scan that used some has further carries before its own."""
+        """Turn references into values; a scan that used some has more carries, before its own."""
         old, target = self.level, self.target
         self.jaxpr = _compat.without_refs(self.jaxpr)
         self.level = flatten(self.jaxpr)
@@ -203,9 +202,7 @@ class _Replay:
         results = jax.jit(_compat.jaxpr_as_fun(self.jaxpr))(*self.args)
         code = numpy_codes(host(results[self.target.index]))
         if not (code & self.bit).any():
-            raise CannotReplay(
-                f"a second run of the same program did not give it again{self._without_jit()}"
-            )
+            raise CannotReplay(f"a second run of the same program did not give it again{self._without_jit()}")
         try:
             return self._follow(self.root, self.level.outputs[self.target.index], code, ...)
         except NotMet as error:
@@ -225,9 +222,7 @@ class _Replay:
     def _leaf(self) -> Explanation:
         place, node = self._descend()
         passage = place.passage(node)
-        leaf = self.target.index + (
-            passage.num_carry if self.target.kind == "output" else self.shift
-        )
+        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
         out = passage.body.outputs[leaf]
         known = self.target.steps[-1] if self.target.steps else None
         region = region_of(passage.body.avals[out].shape, self.target.lane)
@@ -237,17 +232,13 @@ class _Replay:
             raise NotMet(self.target.path)
         if found.step == AT_ENTRY:
             number = node.inputs[passage.pred_consts + passage.num_consts + leaf]
-            return self._follow(
-                place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY
-            )
+            return self._follow(place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY)
         entry = Entry(place, node, "body", passage, found.step, leaf)
         body = place.body(node, found.step, found.before, entry)
         code = body.code(out)
         if passage.lanes and code.shape:
             active = passage.active(found.before)
-            code = np.where(
-                active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0
-            )
+            code = np.where(active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0)
         return self._follow(body, out, code, self.target.lane or ..., found)
 
     def _follow(
@@ -264,7 +255,7 @@ class _Replay:
         bad: Literal["nan", "inf"] = "inf" if infinite else "nan"
         index = first_bad(code, INF if infinite else NAN, box) if whole else None
         if found is not None and place.entry is not None:
-            place.entry = place.entry._replace(index=index)
+            place.entry = place.entry._replace(element=index)
             step = found.step
         return Explanation(
             origin=origin_of(follow(place, number, index, bad), self.names),

@@ -1,8 +1,8 @@
 """Going through a loop again to one of its steps.
 
-A `Passage` runs a ``scan`` or ``while`` step by step as production does (lanes that have finished keep their values)
-and stops where a leaf turns bad, or after a given number of steps. It hands back the carry *before* that step, so that
-the step itself can be looked at as a level of its own.
+A `Passage` runs a ``scan`` or ``while`` step by step as production does (lanes that have finished
+keep their values) and stops where a leaf turns bad, or after a given number of steps. It hands
+back the carry *before* that step, so that the step itself can be looked at as a level of its own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ class Found(NamedTuple):
     """Where a leaf turned bad.
 
     Attributes:
-        step: the step that made it bad, `AT_ENTRY` where it came in bad, `NEVER` where it was not met.
+        step: the step that made it bad, `AT_ENTRY` where it came in bad, `NEVER` where it was not
+            met.
         before: the carry before that step.
-        last: least and greatest finite element of the leaf before that step (nan where there was none).
+        last: least and greatest finite element of the leaf before that step (nan where there was
+            none).
     """
 
     step: int
@@ -106,10 +108,12 @@ class Passage:
         ]
 
     def _search(self, leaf: int, bit: int, first: bool) -> Any:
-        """A program (operands, region, stop) that finds the step at which body output ``leaf`` turned bad.
+        """A program (operands, region, stop) that finds the step at which body output ``leaf``
+        turned bad.
 
-        ``region`` (booleans of the leaf's shape) says which elements count. With ``first`` the first such step
-        before ``stop``; otherwise the last time before ``stop`` that it turned bad.
+        ``region`` (booleans of the leaf's shape) says which elements count. With ``first`` the
+        first such step before ``stop``; otherwise the last time before ``stop`` that it turned
+        bad.
         """
 
         def program(operands: Sequence[Any], region: Any, stop: Any) -> Any:
@@ -138,9 +142,7 @@ class Passage:
                 turned = now & ~bad
                 before, kept = lax.cond(turned, lambda: (carry, last), lambda: (before, kept))
                 spread = _spread(results[leaf], region)
-                last = tuple(
-                    jnp.where(now, old, new) for new, old in zip(spread, last, strict=True)
-                )
+                last = tuple(jnp.where(now, old, new) for new, old in zip(spread, last, strict=True))
                 return (
                     step + 1,
                     results[: self.num_carry],
@@ -171,9 +173,7 @@ class Passage:
 
         return program
 
-    def find(
-        self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS
-    ) -> Found:
+    def find(self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS) -> Found:
         """Where body output ``leaf`` turned bad within ``region``, before step ``stop``."""
         program = self._compiled("search", self._search, leaf, bit, first)
         step, before, last = program(self.operands, region, jnp.int32(stop))
@@ -191,7 +191,8 @@ class Passage:
         return np.asarray(program(self.operands, list(before)))
 
     def _compiled(self, name: str, make: Callable[..., Any], *settings: Any) -> Any:
-        # Kept with the body: the same loop comes again with other operands at other steps of an outer one.
+        # Kept with the body: the same loop comes again with other operands at other steps of an
+        # outer one.
         programs = self.body.programs
         if (name, *settings) not in programs:
             programs[name, *settings] = jax.jit(make(*settings)), ()
@@ -203,7 +204,7 @@ def _widen(active: Any, like: Any) -> Any:
 
 
 def _spread(value: Any, region: Any) -> tuple[Any, Any]:
-    """Least and greatest finite element within ``region`` (of complex numbers, of their magnitude)."""
+    """Least and greatest finite element within ``region`` (of complex numbers, the magnitude)."""
     size = jnp.abs(value) if jnp.issubdtype(value.dtype, jnp.complexfloating) else value
     size = size.astype(jnp.float32) if size.dtype.itemsize < 4 else size
     counts = jnp.isfinite(value) & region

@@ -87,9 +87,7 @@ class Queue:
         self._waiting.append((pending, size))
         self._bytes += size
         while self._waiting and (
-            len(self._waiting) > MOST_PROGRAMS
-            or self._bytes > MOST_BYTES
-            or self._waiting[0][0].ready
+            len(self._waiting) > MOST_PROGRAMS or self._bytes > MOST_BYTES or self._waiting[0][0].ready
         ):
             self._pop()
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax, join, phase_of, source_of
+from jaxtap_core.aside import warn
 from jaxtap_core.events import Kind, Phase
 from jaxtap_core.leaves import Leaves, carry_leaves, output_names
 from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outputs, select_values
@@ -130,6 +129,7 @@ class EqnPlan:
         leaves: the carry leaves of a loop.
         check: the gate's check.
         drop: whether the equation is left out (a debug callback in a replica).
+        budget: of a ``while``, where loops have one.
     """
 
     path: str = ""
@@ -140,6 +140,21 @@ class EqnPlan:
     leaves: Leaves | None = None
     check: Check | None = None
     drop: bool = False
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """The trip budget of one ``while``; ``read`` says of each carry whether the predicate looks at it."""
+
+    number: int
+    path: str
+    source: str
+    depth: int
+    names: tuple[str, ...]
+    read: tuple[bool, ...]
+    avals: tuple[Any, ...]
+    lanes: tuple[int, ...]
 
 
 @dataclass(eq=False)
@@ -152,9 +167,12 @@ class Plan:
     level: Level
     sites: dict[int, Site]
     checks: dict[int, Check]
+    budgets: dict[int, Budget]
     misfits: list[Misfit]
     fitted: int
     loops: int
+    depth: int
+    braked: bool
 
     @property
     def empty(self) -> bool:
@@ -194,6 +212,9 @@ class Planner:
         self.inside = inside
         self.sites: dict[int, Site] = {}
         self.checks: dict[int, Check] = {}
+        self.budgets: dict[int, Budget] = {}
+        self.depth = 0
+        self.braked = settings.fail_fast or settings.max_trips is not None
         self.misfits: list[Misfit] = []
         self.fitted = 0
         self.loops = 0
@@ -202,7 +223,17 @@ class Planner:
     def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
         """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
         level = self._level(jaxpr, Numbering(), _Place(source=source, phase=phase))
-        return Plan(level, self.sites, self.checks, self.misfits, self.fitted, self.loops)
+        return Plan(
+            level,
+            self.sites,
+            self.checks,
+            self.budgets,
+            self.misfits,
+            self.fitted,
+            self.loops,
+            self.depth,
+            self.braked,
+        )
 
     # -- walking
 
@@ -229,18 +260,14 @@ class Planner:
             source=source_of(eqn.source_info, place.source),
         )
 
-    def _call(
-        self, level: Level, position: int, eqn: Any, call: Call, numbering: Numbering, place: _Place
-    ) -> None:
+    def _call(self, level: Level, position: int, eqn: Any, call: Call, numbering: Numbering, place: _Place) -> None:
         if self.inside and eqn.primitive.name.startswith("custom_"):
             return  # an outer transformation still needs the custom rule
         inner = self._level(call.jaxpr, numbering, self._at(eqn, place))
         if inner.plans:
             level.add(position, EqnPlan(levels=(inner,)), (inner,))
 
-    def _branches(
-        self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place
-    ) -> str:
+    def _branches(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> str:
         here = self._at(eqn, place)
         path = join(place.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
         levels = tuple(
@@ -270,17 +297,20 @@ class Planner:
                 self._level(loop.body, Numbering(), inside),
             )
         plan = EqnPlan(path=path, levels=levels)
+        self.depth = max(self.depth, inside.depth)
+        if self.settings.max_trips is not None and eqn.primitive.name == "while":
+            plan.budget = self._budget(eqn, path, inside)
         if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
         if self.settings.level is not None and self.settings.level.name in ("escape", "born"):
             plan.check = self._loop_check(eqn, path, inside, once=place.bound == 1)
-        if any(inner.plans for inner in levels) or plan.carry or plan.output or plan.check:
+        own = plan.carry or plan.output or plan.check or plan.budget
+        if own or any(inner.plans for inner in levels):
             level.add(position, plan, levels)
             for site in (plan.carry, plan.output):
                 if site is not None:
                     self._enter(level, site)
-            if plan.check is not None:
-                level.states.append(plan.check.number)
+            level.states += [own.number for own in (plan.check, plan.budget) if own is not None]
         return path
 
     def _emits(self, path: str, eqn: Any, depth: int) -> bool:
@@ -313,7 +343,9 @@ class Planner:
     def _number(self) -> int:
         return next(self._numbers)
 
-    def _site(self, path: str, kind: Kind, place: _Place, selection: Selection, live: bool, tap: int | None = None) -> Site:
+    def _site(
+        self, path: str, kind: Kind, place: _Place, selection: Selection, live: bool, tap: int | None = None
+    ) -> Site:
         bound = place.bound
         every = self.settings.sample_every
         if bound is not None and place.total is not None and every > 1 and place.total:
@@ -341,11 +373,10 @@ class Planner:
             if isinstance(chosen, Selection):
                 self.fitted += 1
                 plan.carry = self._site(path, "carry", place, chosen, settings.live_carry)
-                if not leaves.ordered and callable(settings.select):
-                    warnings.warn(
-                        f"jaxtap: {path}: the user's order of the carry leaves is not known; they are given as "
-                        f"{list(leaves.names)}",
-                        stacklevel=2,
+                if not leaves.ordered and callable(settings.select) and not self.replica:
+                    warn(
+                        f"{path}: the user's order of the carry leaves is not known; they are given as "
+                        f"{list(leaves.names)}"
                     )
             elif not library:
                 self.misfits.append(chosen)
@@ -366,9 +397,7 @@ class Planner:
             for i, tap in enumerate(self.settings.taps)
             if tap.fits(name) and not (structural and tap.primitives == "*")
         ]
-        watched = (
-            self.settings.level is not None and self.settings.level.watches(name) and _can_be_born(eqn)
-        )
+        watched = self.settings.level is not None and self.settings.level.watches(name) and _can_be_born(eqn)
         if not (taps or watched):
             return
         here = self._at(eqn, place)
@@ -400,6 +429,25 @@ class Planner:
             level.states.append(plan.check.number)
         if plan.sites or plan.check:
             level.plans[position] = plan
+
+    def _budget(self, eqn: Any, path: str, place: _Place) -> Budget:
+        loop = While.of(eqn)
+        predicate = _compat.body_of(loop.predicate).jaxpr
+        used = {id(atom) for e in predicate.eqns for atom in e.invars} | {id(v) for v in predicate.outvars}
+        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
+        avals = _carry_avals(eqn)
+        budget = Budget(
+            number=self._number(),
+            path=path,
+            source=place.source,
+            depth=place.depth - 1,
+            names=tuple(names.get(i, f"carry[{i}]") for i in range(len(avals))),
+            read=tuple(id(v) in used for v in predicate.invars[loop.predicate_consts :]),
+            avals=tuple(avals),
+            lanes=loop.lanes,
+        )
+        self.budgets[budget.number] = budget
+        return budget
 
     def _loop_check(self, eqn: Any, path: str, place: _Place, *, once: bool) -> Check | None:
         carry_avals = _carry_avals(eqn)
@@ -470,4 +518,3 @@ def _leaf_avals(eqn: Any, leaves: Leaves) -> list[Any]:
     else:
         _, consts, carry = While.of(eqn).split([atom.aval for atom in eqn.invars])
     return leaves.values(consts, carry)
-

@@ -106,9 +106,7 @@ class Program:
         source: the user's line that called it.
     """
 
-    def __init__(
-        self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str
-    ) -> None:
+    def __init__(self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str) -> None:
         self.name = name
         self.settings = settings
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
@@ -119,7 +117,7 @@ class Program:
         self._source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
-        self._variants: dict[tuple[bool, bool, int], Variant] = {}
+        self._variants: dict[tuple[bool, bool, bool, int], Variant] = {}
         # rows of the buffers whose final length is not known: more after a run for which they did not suffice
         self.rows = FIRST_ROWS
         self.plan = self.plan_of(jaxpr, replica=False)
@@ -162,14 +160,29 @@ class Program:
         """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full."""
         self.rows = LATER_ROWS
 
-    def variant(self, jaxpr: Any, args: Sequence[Any], *, replica: bool, flushing: bool) -> Variant:
-        """The rewritten program; ``jaxpr`` is production's, which is not kept."""
-        key = (replica, flushing, self.rows)
+    def variant(
+        self,
+        jaxpr: Any,
+        args: Sequence[Any],
+        *,
+        replica: bool,
+        flushing: bool,
+        diagnosing: bool = False,
+    ) -> Variant:
+        """The rewritten program; ``jaxpr`` is production's, which is not kept.
+
+        Args:
+            jaxpr, args: production's program and its operands.
+            replica: whether production runs beside it: nothing is donated and debug callbacks are left out.
+            flushing: whether full buffers are handed to the host.
+            diagnosing: whether loops keep what tells why they do not end.
+        """
+        key = (replica, flushing, diagnosing, self.rows)
         if key not in self._variants:
-            self._variants[key] = self._build(jaxpr, args, replica=replica, flushing=flushing)
+            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing)
         return self._variants[key]
 
-    def _build(self, jaxpr: Any, args: Sequence[Any], *, replica: bool, flushing: bool) -> Variant:
+    def _build(self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool) -> Variant:
         plan = self.plan_of(jaxpr, replica=replica)
         takes_run = plan.live or flushing
         ends = receivers()
@@ -177,7 +190,15 @@ class Program:
 
         def observed(*operands: Any) -> list[Any]:
             run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
-            observer = Observer(plan, self.settings, ends, run, rows=self.rows, flushing=flushing)
+            observer = Observer(
+                plan,
+                self.settings,
+                ends,
+                run,
+                rows=self.rows,
+                flushing=flushing,
+                diagnosing=diagnosing,
+            )
             outs = observer.evaluate(plan.level, jaxpr, inputs)
             extra, structure = jax.tree.flatten(observer.states)
             tree.append(structure)

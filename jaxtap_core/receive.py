@@ -37,7 +37,7 @@ class Receiver:
         self._lock = threading.RLock()
         self._silenced: set[int] = set()
         self._alerted: set[tuple[Any, ...]] = set()
-        self.stop: Callable[[Alert], None] | None = None
+        self.alerted = False
 
     # -- arrival
 
@@ -52,9 +52,7 @@ class Receiver:
         assert stream.time is not None
         times, vectors = stream.time, stream.steps
 
-        def handle(
-            steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float
-        ) -> None:
+        def handle(steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float) -> bool:
             with lock:
                 if keep:
                     vectors.append(steps)
@@ -73,6 +71,7 @@ class Receiver:
                     event = arrived(key, steps, values, lane, active, None, now)
                     for listen in listeners:
                         listen(event)
+                return self.alerted
 
         return handle
 
@@ -94,9 +93,7 @@ class Receiver:
                     for listen in listeners:
                         listen(stream.event(row))
 
-    def _stream(
-        self, site: Site, program: str, call: int, phase: str, *, live: bool, lanes: int | None
-    ) -> Stream:
+    def _stream(self, site: Site, program: str, call: int, phase: str, *, live: bool, lanes: int | None) -> Stream:
         selection = site.selection
         tap = self._tap(site)
         key = StreamKey(
@@ -134,14 +131,12 @@ class Receiver:
         if tap is not None:
             if tap.mode == "nan":
                 message, once = "NaN/Inf" if tap.inf else "NaN", tap.once
-                found.append(lambda event: self._alert(event, message, once))
+                found.append(lambda event: self._alert(event, message, once, site.tap))
             elif tap.mode == "print":
                 name = f"{tap.label}: " if tap.label else ""
                 found.append(lambda event: _say(f"[tap] {name}{event}"))
             if (predicate := tap.alert) is not None:
-                found.append(
-                    lambda event: self._ask("alert", predicate, event.value, event, tap.once)
-                )
+                found.append(lambda event: self._ask("alert", predicate, event.value, event, tap.once, site.tap))
             found += self._caller("on_value", tap.on_value)
         elif site.kind == "carry":
             if (alert := settings.alert) is not None:
@@ -149,9 +144,7 @@ class Receiver:
             found += self._caller("on_step", settings.on_step)
         else:
             if (alert_ys := settings.alert_ys) is not None:
-                found.append(
-                    lambda event: self._ask("alert_ys", alert_ys, event, event, settings.alert_ys_once)
-                )
+                found.append(lambda event: self._ask("alert_ys", alert_ys, event, event, settings.alert_ys_once))
             found += self._caller("on_ys", settings.on_ys)
         for sink in settings.sinks:
             found += self._caller(f"sink {sink!r}", sink.write)
@@ -171,9 +164,7 @@ class Receiver:
             warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
             return None
 
-    def _ask(
-        self, what: str, predicate: Callable[..., Any], value: Any, event: TapEvent, once: bool
-    ) -> None:
+    def _ask(self, what: str, predicate: Callable[..., Any], value: Any, event: TapEvent, once: bool, tap: int | None = None) -> None:
         answer = self._call(what, predicate, value)
         if answer is None:
             return
@@ -183,11 +174,11 @@ class Receiver:
             self._call(what, _raise, error)
             return
         if yes:
-            self._alert(event, answer if isinstance(answer, str) else "alert", once)
+            self._alert(event, answer if isinstance(answer, str) else "alert", once, tap)
 
-    def _alert(self, event: TapEvent, message: str, once: bool) -> None:
-        mark = (event.program, event.path, message if not once else "")
+    def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
         if once:
+            mark = (event.program, event.path, event.kind, tap)
             if mark in self._alerted:
                 return
             self._alerted.add(mark)
@@ -196,8 +187,7 @@ class Receiver:
         place = " ".join(part for part in (event.path, event.position) if part)
         source = f" ({event.source.partition(' ')[0]})" if event.source else ""
         _say(f"[tap] FAIL {place}: {message}{source}")
-        if self.stop is not None:
-            self.stop(alert)
+        self.alerted = True
 
 
 def _say(line: str) -> None:

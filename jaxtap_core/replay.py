@@ -1,9 +1,9 @@
 """Running parts of a program again, with every value of one level in reach.
 
-A *level* is one jaxpr with the calls in it looked through: the program itself, the body of a loop, its predicate, or
-a branch. Every value on it gets a number, so that the same inner function called twice makes different values. A
-level is evaluated by compiled programs that return what is asked for: which elements are NaN or infinite (`codes`),
-or the values themselves.
+A *level* is one jaxpr with the calls in it looked through: the program itself, the body of a loop,
+its predicate, or a branch. Every value on it gets a number, so that the same inner function called
+twice makes different values. A level is evaluated by compiled programs that return what is asked
+for: which elements are NaN or infinite (`codes`), or the values themselves.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Level:
         raise CannotReplay(f"the program has no {segment}")
 
     def behind(self, wanted: Iterable[int]) -> tuple[list[Node], set[int]]:
-        """What ``wanted`` depends on: nodes in program order, and the numbers of all values they touch."""
+        """What ``wanted`` depends on: nodes in program order, and all values they touch."""
         needed, nodes = set(wanted), []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):
@@ -164,7 +164,7 @@ def _quiet_equation(eqn: Any) -> Any:
 
 
 def flatten(jaxpr: Any, source: str = "", phase: Phase = "forward") -> Level:
-    """Number the values of ``jaxpr``; ``source`` and ``phase`` stand in where its equations do not tell."""
+    """Number the values of ``jaxpr``; ``source``, ``phase`` are for equations that do not tell."""
     level, numbering = Level(), Numbering()
     body = _compat.body_of(jaxpr)
     level.inputs = [level.new(var.aval) for var in body.jaxpr.invars]
@@ -181,9 +181,7 @@ def _enter(
     def constant(aval: Any, value: Any) -> int:
         number = level.new(aval)
         if isinstance(value, bool | int | float | complex | np.generic):
-            value = np.asarray(
-                value, aval.dtype
-            )  # a Python number would take whatever type jax gives it now
+            value = np.asarray(value, aval.dtype)  # a Python number would take whatever type jax gives it now
         level.consts[number] = value
         return number
 
@@ -219,9 +217,7 @@ def evaluate(level: Level, inputs: Sequence[Any], wanted: Iterable[int]) -> dict
     for node in nodes:
         foreign = [effect for effect in node.eqn.effects if not _compat.is_internal_effect(effect)]
         if foreign:
-            raise CannotReplay(
-                f"{node.segment} ({node.source}) acts outside the program, and is not repeated"
-            )
+            raise CannotReplay(f"{node.segment} ({node.source}) acts outside the program, and is not repeated")
         operands = [env[number] for number in node.inputs]
         with _compat.equation_context(node.eqn):
             results = node.eqn.primitive.bind(*operands, **_compat.bind_params(node.eqn))
@@ -240,9 +236,7 @@ def codes(x: Any) -> Any:
     """uint8 of the shape of ``x`` (float or complex): bit `NAN`, bit `INF`."""
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         return codes(jnp.real(x)) | codes(jnp.imag(x))
-    x = (
-        x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
-    )  # not every small float knows infinities
+    x = x.astype(jnp.float32) if x.dtype.itemsize < 4 else x  # not every small float knows infinities
     return jnp.isnan(x).astype(jnp.uint8) * NAN + jnp.isinf(x).astype(jnp.uint8) * INF
 
 
@@ -253,8 +247,9 @@ def _whole(code: Any) -> Any:
 def survey(level: Level, roots: Sequence[int]) -> tuple[Any, list[int]]:
     """A program that returns what the walk needs of all values behind ``roots``, and their numbers.
 
-    Of floats the codes; of booleans and integers, which steer what is selected or where it is moved, the values.
-    Where that would be too much, a float is given one code for the whole (of shape ``()``).
+    Of floats the codes; of booleans and integers, which steer what is selected or where it is
+    moved, the values. Where that would be too much, a float is given one code for the whole (of
+    shape ``()``).
     """
     _, touched = level.behind(roots)
     floats = [n for n in sorted(touched) if n not in level.consts and is_inexact(level.avals[n])]

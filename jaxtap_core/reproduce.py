@@ -1,8 +1,10 @@
-"""A finding on disk: the inputs that failed, and a script that runs the failing program on them alone.
+"""A finding on disk: the inputs that failed, and a script that runs the failing program on them
+alone.
 
-A traced program cannot be pickled, so it is exported (`jax.export`) first: the script needs jax and NumPy, neither the
-user's code nor this package. It needs the release of jax that wrote it. A program that cannot be exported (one with
-callbacks that return something) is written as text; its inputs are saved all the same.
+A traced program cannot be pickled, so it is exported (`jax.export`) first: the script needs jax
+and NumPy, neither the user's code nor this package. It needs the release of jax that wrote it. A
+program that cannot be exported (one with callbacks that return something) is written as text; its
+inputs are saved all the same.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _evidence: deque[tuple[Finding, Any, list[Any]]] = deque(maxlen=KEPT)
 
 
 def keep(finding: Finding, jaxpr: Any, args: Sequence[Any]) -> None:
-    """Keep what is needed to run the program of ``finding`` again; the oldest of 16 is forgotten."""
+    """Keep what is needed to run the program of ``finding`` again; of more than 16, the last."""
     _evidence.append((finding, jaxpr, list(args)))
 
 
@@ -45,21 +47,21 @@ def evidence(finding: Finding) -> tuple[Any, list[Any]]:
         if known is finding:
             if any(isinstance(arg, jax.Array) and arg.is_deleted() for arg in args):
                 raise ValueError(
-                    "the inputs of this finding were donated to the program, so they are gone; keep them with "
-                    "jaxtap_keep_donated = true"
+                    "the inputs of this finding were donated to the program, so they are gone; "
+                    "keep them with jaxtap_keep_donated = true"
                 )
             return jaxpr, args
     raise ValueError(
-        f"the inputs of this finding are not at hand: only the last {KEPT} of the process that found them are kept, and "
-        "of several findings of one program the first; save that one, in the process that found it"
+        f"the inputs of this finding are not at hand: the last {KEPT} are kept in the process that "
+        "found them, and of several findings of one program those of the first; save that one"
     )
 
 
 def save(finding: Finding, directory: str) -> str:
     """Write the failing inputs and a script that reproduces the finding alone.
 
-    Writes ``reproduce.py``, ``program.bin`` (or ``program.txt`` where it could not be exported), ``inputs.npz`` (bytes)
-    and ``finding.json``.
+    Writes ``reproduce.py``, ``program.bin`` (or ``program.txt`` where it could not be exported),
+    ``inputs.npz`` (bytes) and ``finding.json``.
 
     Args:
         finding: one of the last 16 findings of this process.
@@ -93,7 +95,7 @@ def save(finding: Finding, directory: str) -> str:
         return path
 
     with open(os.path.join(directory, "inputs.npz"), "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
     write("finding.json", json.dumps(about, indent=1).encode())
     write("program.bin" if problem is None else "program.txt", program)
     return write("reproduce.py", _SCRIPT.encode())
@@ -110,9 +112,7 @@ def _exported(jaxpr: Any, args: Sequence[Any]) -> tuple[bytes, str | None]:
 
 
 def _like(arg: Any) -> Any:
-    return jax.ShapeDtypeStruct(
-        np.shape(arg), arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype
-    )
+    return jax.ShapeDtypeStruct(np.shape(arg), arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype)
 
 
 def _describe(arg: Any) -> dict[str, Any]:
@@ -130,9 +130,10 @@ def _bytes(arg: Any) -> np.ndarray:
     return np.frombuffer(np.ascontiguousarray(host(arg)).tobytes(), np.uint8)
 
 
-_SCRIPT = '''"""Runs a failing program on the inputs that it failed on, and says which results are bad.
+_SCRIPT = '''"""Runs a failing program on the inputs that it failed on; says which results are bad.
 
-Written by pytest-jaxtap; needs only jax (the release named in finding.json) and NumPy: python reproduce.py
+Written by pytest-jaxtap; needs only jax (the release named in finding.json) and NumPy: python
+reproduce.py
 """
 
 import json
@@ -175,7 +176,8 @@ def main():
             if bad.any():
                 found = True
                 first = [int(k) for k in np.argwhere(bad)[0]]
-                print(f"result {number}: {bad.sum()} of {bad.size} elements are {word}, the first at {first}")
+                count = f"{bad.sum()} of {bad.size} elements"
+                print(f"result {number}: {count} are {word}, the first at {first}")
     if not found:
         print("no result is NaN or Inf: what the story tells of stayed inside the program")
 

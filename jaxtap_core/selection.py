@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
+from jaxtap_core.aside import warn
 from jaxtap_core.leaves import find
 from jaxtap_core.settings import takes_path
 from jaxtap_core.taps import Tap
@@ -85,9 +86,7 @@ def first(leaves: Sequence[Any]) -> Any:
     return leaves[0]
 
 
-def _by_name(
-    selection: Any, names: Sequence[str], avals: Sequence[Any], path: str
-) -> Selection | Misfit:
+def _by_name(selection: Any, names: Sequence[str], avals: Sequence[Any], path: str) -> Selection | Misfit:
     if selection is None:
         wanted, labels = list(range(len(names))), list(names)
     else:
@@ -107,9 +106,7 @@ def _by_name(
     usable = [i for i in range(len(wanted)) if not _compat.is_ref(avals[wanted[i]])]
     wanted, labels = [wanted[i] for i in usable], [labels[i] for i in usable]
     rebuild = first if isinstance(selection, str) else _AsDict(labels)
-    return _prepare(
-        lambda leaves: [leaves[i] for i in wanted], labels, rebuild, _only_arrays(avals)
-    )
+    return _prepare(lambda leaves: [leaves[i] for i in wanted], labels, rebuild, _only_arrays(avals))
 
 
 def _only_arrays(avals: Sequence[Any]) -> list[Any]:
@@ -146,9 +143,7 @@ def _label(keys: Any) -> str:
     return jax.tree_util.keystr(keys, simple=True, separator=".") or "value"
 
 
-def select_leaves(
-    selection: Any, names: Sequence[str], avals: Sequence[Any], path: str
-) -> Selection | Misfit:
+def select_leaves(selection: Any, names: Sequence[str], avals: Sequence[Any], path: str) -> Selection | Misfit:
     """The user's ``select`` (``None``, names, a dict, a reducer) made ready for the leaves of one loop."""
     with _compat.set_current_trace(_compat.eval_trace):
         if callable(selection):
@@ -177,7 +172,7 @@ def select_values(tap: Tap, avals: Sequence[Any], path: str) -> Selection | None
                 path,
             )
             if isinstance(chosen, Misfit):
-                warnings.warn(f"jaxtap: {path}: the tap's select does not fit: {chosen.reason}", stacklevel=2)
+                warn(f"{path}: the tap's select does not fit: {chosen.reason}")
                 return None
             reduce = chosen.reduce
             return Selection(
@@ -188,6 +183,4 @@ def select_values(tap: Tap, avals: Sequence[Any], path: str) -> Selection | None
                 chosen.dtypes,
             )
         rebuild = first if len(kept) == 1 else tuple
-        return _prepare(
-            lambda outs: [outs[i] for i in kept], names, rebuild, _only_arrays(avals)
-        )
+        return _prepare(lambda outs: [outs[i] for i in kept], names, rebuild, _only_arrays(avals))

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,14 +14,17 @@ import numpy as np
 
 from jaxtap_core import _compat, emit
 from jaxtap_core.aside import LensError, describe, warn, warn_once
+from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
-from jaxtap_core.events import Certificate, ProgramVerdict
+from jaxtap_core.events import Certificate, Finding, ProgramVerdict
 from jaxtap_core.pending import Pending, Queue, held
+from jaxtap_core.plan import Budget, Plan
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
 from jaxtap_core.recording import Recording
 from jaxtap_core.selection import Misfit
 from jaxtap_core.settings import Settings
+from jaxtap_core.stop import Diagnosis, LoopBudgetExceeded, TapAlert, diagnose
 from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
 
 STRUCTURAL = frozenset({*LOOPS, BRANCHES, *CALLS})
@@ -67,9 +71,7 @@ class Session:
         jaxpr, program = found
         return self._observed(primitive, args, params, jaxpr, program)
 
-    def _find(
-        self, primitive: Any, args: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Program] | None:
+    def _find(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program] | None:
         """The program as the lens sees it, or ``None`` where there is nothing in it to see."""
         settings = self.settings
         if primitive is _compat.jit_p:
@@ -147,15 +149,10 @@ class Session:
         donates = program.donates
         if donates:
             self._queue.drain()
-        flushing = (
-            program.must_flush
-            or (program.may_overflow and (donates or (bool(program.effects) and not certified)))
+        flushing = program.must_flush or (
+            program.may_overflow and (donates or (bool(program.effects) and not certified))
         )
-        kept = (
-            held(args, params["donated_invars"], keep_donated=self.settings.keep_donated)
-            if donates
-            else list(args)
-        )
+        kept = held(args, params["donated_invars"], keep_donated=self.settings.keep_donated) if donates else list(args)
         call = self.recording.next_call(program.name)
         run = open_run(self.receiver, program.name, call)
         try:
@@ -173,31 +170,97 @@ class Session:
             close_run(run)
             raise
         flat = outs if primitive.multiple_results or not certified else (outs,)
-        self._queue.add(
-            Pending(
-                program.name,
-                call,
-                lambda: jaxpr,
-                kept,
-                flat,
-                source_info=_compat.current_source() if self._judges_results else None,
-                observed=observed if certified else None,
-                states=states,
-                program=program,
-                plan=program.plan_of(jaxpr, replica=certified),
-                run=run,
-                flushed=flushing,
-                reason=reason,
-            )
+        pending = Pending(
+            program.name,
+            call,
+            lambda: jaxpr,
+            kept,
+            flat,
+            source_info=_compat.current_source() if self._judges_results else None,
+            observed=observed if certified else None,
+            states=states,
+            program=program,
+            plan=program.plan_of(jaxpr, replica=certified),
+            run=run,
+            flushed=flushing,
+            reason=reason,
         )
+        self._queue.add(pending)
+        if program.plan.braked:
+            # what was stopped early must not go on as if it were a result
+            self._queue.drain()
+            self._raise_if_stopped(pending)
         if certified or primitive.multiple_results:
             return outs
         return outs[0]
+
+    # -- stopping early
+
+    def _raise_if_stopped(self, pending: Pending) -> None:
+        assert pending.states is not None and pending.plan is not None
+        brake = pending.states[BRAKE]
+        place = int(brake.place)
+        if place in pending.plan.budgets:
+            raise self._budget_error(pending, pending.plan.budgets[place], np.asarray(brake.steps))
+        if self.settings.fail_fast:
+            self._raise_alert()
+
+    def _raise_alert(self) -> None:
+        """With ``fail_fast``, raise the first alert or finding there has been."""
+        recording = self.recording
+        if recording.findings:
+            finding = recording.findings[0]
+            raise TapAlert(str(finding), finding=finding)
+        if recording.alerts:
+            alert = recording.alerts[0]
+            raise TapAlert(str(alert), alert=alert)
+
+    def _budget_error(self, pending: Pending, budget: Budget, steps: np.ndarray) -> LoopBudgetExceeded:
+        """Run the program once more, keeping what tells why the loop does not end."""
+        program = pending.program
+        assert program is not None and self.settings.max_trips is not None
+        jaxpr = pending.jaxpr()
+        settings = replace(
+            self.settings, gate="escape", taps=(), carry=False, select_ys=None, on_ys=None, alert_ys=None
+        )
+        again = Program(jaxpr, None, program.name, settings, "")
+        plan = again.plan_of(jaxpr, replica=True)
+        mine = next(b for b in plan.budgets.values() if b.path == budget.path)
+        outer = tuple(steps[: budget.depth].tolist())
+        lane, diagnosis = None, Diagnosis("too long", "its inputs were donated, so it was not run again", None, {})
+        try:
+            variant = again.variant(jaxpr, pending.args, replica=True, flushing=False, diagnosing=True)
+            _, states = variant.run(0, pending.args, again.outputs)
+        except RuntimeError:
+            return LoopBudgetExceeded(budget.path, outer, lane, budget.source, self.settings.max_trips, diagnosis)
+        ended = jax.tree.map(np.asarray, states[mine.number])
+        if mine.lanes:
+            lane = tuple(int(i) for i in np.argwhere(ended.running)[0])
+        diagnosis = diagnose(
+            mine.names,
+            ended.carry,
+            mine.read,
+            int(ended.since),
+            int(ended.cycle),
+            lambda: self._finding_in(pending, plan, states, budget.path),
+        )
+        return LoopBudgetExceeded(budget.path, outer, lane, budget.source, self.settings.max_trips, diagnosis)
+
+    def _finding_in(self, pending: Pending, plan: Plan, states: Any, path: str) -> Finding | None:
+        from jaxtap_core.gate import judge
+
+        seen = replace(pending, plan=plan, states=states, outs=())
+        findings = judge(seen, inf=False, level="escape")
+        return next((f for f in findings if f.origin is not None and f.event.path == path), None) or (
+            findings[0] if findings else None
+        )
 
     # -- identity
 
     def _certifies(self, program: Program) -> bool:
         identity = self.settings.identity
+        if program.plan.braked:
+            return False  # the guarded program is the result
         if identity == "auto":
             # gates and budgets alone run inline: they travel as data and their run is the result
             return bool(program.plan.sites) and not _strict()
@@ -240,9 +303,7 @@ class Session:
         program, plan, states = pending.program, pending.plan, pending.states
         assert program is not None and plan is not None and states is not None
         buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
-        if not pending.flushed and any(
-            program.overflows(site, int(buffer.count)) for site, buffer in buffers.items()
-        ):
+        if not pending.flushed and any(program.overflows(site, int(buffer.count)) for site, buffer in buffers.items()):
             buffers = self._again(pending)
         for site, buffer in buffers.items():
             on_host = jax.tree.map(np.asarray, buffer)
@@ -278,6 +339,8 @@ class Session:
                 warn(f"sink {sink!r} raised {describe(error)} when it was closed")
         if not failed:
             self._tell_misfits()
+            if self.settings.fail_fast:
+                self._raise_alert()
 
     def _tell_misfits(self) -> None:
         if not self._misfits:

@@ -97,9 +97,7 @@ class Settings:
         if self.identity not in IDENTITIES:
             near = difflib.get_close_matches(str(self.identity), IDENTITIES, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(
-                f"identity must be one of {', '.join(map(repr, IDENTITIES))}, not {self.identity!r}{hint}"
-            )
+            raise ValueError(f"identity must be one of {', '.join(map(repr, IDENTITIES))}, not {self.identity!r}{hint}")
         put("level", GateLevel.parse(self.gate) if self.gate is not None else None)
 
     @classmethod
@@ -110,9 +108,7 @@ class Settings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise TypeError(
-                    f"{where}() has no argument {name!r}{hint} (it takes: {', '.join(known)})"
-                )
+                raise TypeError(f"{where}() has no argument {name!r}{hint} (it takes: {', '.join(known)})")
         return cls(**arguments)
 
     @property
@@ -122,9 +118,7 @@ class Settings:
             return self.carry
         if self.select is not None or self.on_step is not None or self.alert is not None:
             return True
-        others = (
-            self.taps or self.gate is not None or self.max_trips is not None or self.emits_outputs
-        )
+        others = self.taps or self.gate is not None or self.max_trips is not None or self.emits_outputs
         return not others
 
     @property

@@ -1,4 +1,4 @@
-"""The story of a finding, as lines for people: where it was met, where it was born, why, and what was good before."""
+"""The story of a finding, for people: where it was met, where it was born, why, what was before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def tell(finding: Finding, verbose: bool = False) -> list[str]:
 
     Args:
         finding: what to tell of.
-        verbose: whether every operand of the equation is described too; else there are at most 12 lines.
+        verbose: whether every operand of the equation is described too; else there are at most 12
+            lines.
 
     Returns:
         Lines without line ends.
@@ -79,9 +80,7 @@ def _birth(origin: Origin, event: TapEvent) -> list[str]:
     if not origin.primitive:
         return [f"  born: before: {origin.reason}"]
     at = origin.source or event.source
-    place = (
-        f"{origin.primitive} at {at}, {origin.path}" if at else f"{origin.primitive}, {origin.path}"
-    )
+    place = f"{origin.primitive} at {at}, {origin.path}" if at else f"{origin.primitive}, {origin.path}"
     if origin.steps and origin.steps != event.steps:
         place += f" step {', '.join(map(str, origin.steps))}"
     place += f", {origin.phase}"

@@ -101,9 +101,7 @@ class While:
     def of(cls, eqn: Any) -> While:
         """Take ``eqn`` apart."""
         params = eqn.params
-        return cls(
-            params["cond_jaxpr"], params["body_jaxpr"], params["cond_nconsts"], params["body_nconsts"]
-        )
+        return cls(params["cond_jaxpr"], params["body_jaxpr"], params["cond_nconsts"], params["body_nconsts"])
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """``values`` (operands of the equation) as predicate's constants, body's constants, carries."""

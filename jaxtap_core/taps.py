@@ -140,8 +140,6 @@ def watch_nan(
     return Tap(_names(prim), "nan", output=output, once=once, inf=inf)
 
 
-def print(  # noqa: A001 - the public name is tap.print
-    prim: str | Collection[str], *, output: int | None = None, label: str | None = None
-) -> Tap:
+def print(prim: str | Collection[str], *, output: int | None = None, label: str | None = None) -> Tap:
     """Print one line per value of every primitive called ``prim`` to stderr, arrays shortened."""
     return Tap(_names(prim), "print", output=output, label=label or "")

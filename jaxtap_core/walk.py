@@ -1,8 +1,9 @@
 """Following a bad value backwards through a program, to the equation that made it.
 
-A `Place` is one level at one moment: the body of a loop at one step, the branch that was taken, the program itself. The
-walk goes from place to place: into a loop at the step that made a leaf bad, out of it through a constant, a carry or a
-scanned input, and ends at an equation whose operands are good (`Born`) or at a value that was given (`Given`).
+A `Place` is one level at one moment: the body of a loop at one step, the branch that was taken,
+the program itself. The walk goes from place to place: into a loop at the step that made a leaf
+bad, out of it through a constant, a carry or a scanned input, and ends at an equation whose
+operands are good (`Born`) or at a value that was given (`Given`).
 """
 
 from __future__ import annotations
@@ -40,16 +41,14 @@ class NotMet(CannotReplay):
     """The replay did not meet the bad value where it should be."""
 
     def __init__(self, where: str) -> None:
-        super().__init__(
-            f"the replay did not meet it again ({where}): it depends on how XLA fuses the program"
-        )
+        super().__init__(f"the replay did not meet it again ({where}): it depends on how XLA fuses the program")
 
 
 class Entry(NamedTuple):
     """How a place was entered.
 
-    ``passage``, ``step`` for a loop; ``leaf``, ``index`` and ``found`` where it was entered to look for what made
-    output ``leaf`` of the body bad there.
+    ``passage``, ``step`` for a loop; ``leaf``, ``element`` and ``found`` where it was entered to
+    look for what made output ``leaf`` of the body bad there.
     """
 
     parent: Place
@@ -58,7 +57,7 @@ class Entry(NamedTuple):
     passage: Passage | None = None
     step: int = 0
     leaf: int | None = None
-    index: Index | None = None
+    element: Index | None = None
     found: Found | None = None
 
 
@@ -80,7 +79,7 @@ class Place:
     _passages: dict[str, Passage] = field(default_factory=dict)
 
     def code(self, number: int) -> np.ndarray:
-        """Codes of a float value's elements (one for the whole, of shape ``()``, where they were too many)."""
+        """Codes of a float value's elements (for the whole, of shape ``()``, if they are many)."""
         if number in self.level.consts:
             return numpy_codes(host(self.level.consts[number]))
         if number not in self._codes:
@@ -99,10 +98,10 @@ class Place:
         roots = tuple(dict.fromkeys((*self.level.outputs, number))) if self.complete else (number,)
         key = ("survey", roots)
         if key not in self.level.programs:
-            program, numbers = survey(self.level, roots)
-            self.level.programs[key] = jax.jit(program), numbers
-        program, numbers = self.level.programs[key]
-        self._codes.update(zip(numbers, map(host, program(*self.inputs)), strict=True))
+            made, numbers = survey(self.level, roots)
+            self.level.programs[key] = jax.jit(made), numbers
+        program, kept = self.level.programs[key]
+        self._codes.update(zip(kept, map(host, program(*self.inputs)), strict=True))
 
     def values(self, numbers: Sequence[int]) -> list[Any]:
         """Values by number, as arrays on the device."""
@@ -113,9 +112,7 @@ class Place:
             key = ("fetch", missing)
             if key not in self.level.programs:
                 self.level.programs[key] = jax.jit(fetch(self.level, missing)), missing
-            self._values.update(
-                zip(missing, self.level.programs[key][0](*self.inputs), strict=True)
-            )
+            self._values.update(zip(missing, self.level.programs[key][0](*self.inputs), strict=True))
         return [self._values[n] for n in numbers]
 
     # -- inner places
@@ -178,24 +175,26 @@ class Place:
 
 
 class Born(NamedTuple):
-    """Equation ``node`` made element ``index`` of its output bad (``index`` is ``None`` if only "somewhere" is known)."""
+    """Equation ``node`` made ``element`` (``None``: not known which) of its output bad."""
 
     place: Place
     node: Node
     output: int
-    index: Index | None
+    element: Index | None
     bad: str
 
 
 class Given(NamedTuple):
-    """The bad value was there from the start: input ``input`` of the program, or (``None``) a constant of it.
+    """The bad value was there from the start: in an input of the program, or in a constant.
+
+    ``input`` is the number of the input, ``None`` for a constant.
 
     ``user`` is the equation that used it, if any.
     """
 
     place: Place
     input: int | None
-    index: Index | None
+    element: Index | None
     bad: str
     user: tuple[Place, Node] | None
 
@@ -289,9 +288,7 @@ def operand_behind(
     return None
 
 
-def behind_element(
-    place: Place, node: Node, output: int, index: Index | None
-) -> list[tuple[int, Box]]:
+def behind_element(place: Place, node: Node, output: int, index: Index | None) -> list[tuple[int, Box]]:
     """(operand, elements of it) behind an element of an output."""
     if index is None:
         return [(i, (WHOLE,) * np.ndim(place.level.avals[n])) for i, n in enumerate(node.inputs)]
@@ -316,9 +313,7 @@ def _turn(
     """Go to the last step before ``stop`` that made carry ``leaf`` bad, or before the loop."""
     passage = parent.passage(node)
     out = passage.body.outputs[leaf]
-    found = passage.find(
-        leaf, bit, region_of(passage.body.avals[out].shape, index), first=False, stop=stop
-    )
+    found = passage.find(leaf, bit, region_of(passage.body.avals[out].shape, index), first=False, stop=stop)
     if found.step == NEVER:
         raise NotMet(join(parent.path, node.segment))
     if found.step == AT_ENTRY:
@@ -327,9 +322,7 @@ def _turn(
     return parent.body(node, found.step, found.before, entry), out
 
 
-def _enter(
-    place: Place, node: Node, output: int, index: Index | None, bit: int
-) -> tuple[Place, int, Index | None]:
+def _enter(place: Place, node: Node, output: int, index: Index | None, bit: int) -> tuple[Place, int, Index | None]:
     passage = place.passage(node)
     if output < passage.num_carry:
         return (*_turn(place, node, output, index, bit), index)
@@ -346,9 +339,7 @@ def _enter(
     return place.body(node, step, before, entry), out, inner
 
 
-def _leave(
-    place: Place, number: int, index: Index | None, bit: int
-) -> tuple[Place, int, Index | None]:
+def _leave(place: Place, number: int, index: Index | None, bit: int) -> tuple[Place, int, Index | None]:
     entry, position = place.entry, place.level.inputs.index(number)
     assert entry is not None
     parent, node, passage = entry.parent, entry.node, entry.passage

@@ -24,9 +24,7 @@ def branch_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) 
 
         return run
 
-    branches = [
-        branch(level, jaxpr) for level, jaxpr in zip(plan.levels, eqn.params["branches"], strict=True)
-    ]
+    branches = [branch(level, jaxpr) for level, jaxpr in zip(plan.levels, eqn.params["branches"], strict=True)]
     outs, after = lax.switch(index, branches, states, *operands)
     observer.states.update(after)
     return outs

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxtap_core import _compat
+from jaxtap_core.brake import BRAKE
 from jaxtap_core.nonfinite import has_bad
 from jaxtap_core.structure import Scan
 
@@ -37,9 +40,14 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
             after = {number: observer.states[number] for number in states}
         return (new, step + 1, firsts, after), ys
 
+    def stoppable(state: Any, x: Any) -> Any:
+        ys = jax.eval_shape(body, state, x)[1]
+        skip = lambda: (state, [jnp.zeros(y.shape, y.dtype) for y in ys])
+        return lax.cond(state[3][BRAKE].place < 0, lambda: body(state, x), skip)
+
     firsts = start_firsts(observer, check, init)
     (carry, _, firsts, after), ys = lax.scan(
-        body,
+        stoppable if observer.settings.fail_fast and _zeros_exist(scan) else body,
         (init, jnp.int32(0), firsts, states),
         xs,
         length=scan.length,
@@ -51,6 +59,12 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
         firsts = firsts + _first_bad_outputs(observer, check, ys, scan)
         close_loop(observer, check, firsts)
     return [*carry, *ys]
+
+
+def _zeros_exist(scan: Scan) -> bool:
+    """Whether a skipped step can put something in place of its outputs: there are no zero keys."""
+    outputs = _compat.body_of(scan.jaxpr).jaxpr.outvars[scan.num_carry :]
+    return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in outputs)
 
 
 def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> list[Any]:
@@ -70,10 +84,11 @@ def next_firsts(
     bad = observer.bad_leaves(check, [carry[i] for i in check.indices[: check.carries]])
     if active is not None:
         bad = [verdict & active for verdict in bad]
-    return [
-        jnp.where((first == NEVER) & verdict, step, first)
-        for first, verdict in zip(firsts, bad, strict=True)
-    ]
+    fresh = [(first == NEVER) & verdict for first, verdict in zip(firsts, bad, strict=True)]
+    if observer.settings.fail_fast:
+        for verdict in fresh:
+            observer.pull(check.number, jnp.any(verdict))
+    return [jnp.where(now, step, first) for first, now in zip(firsts, fresh, strict=True)]
 
 
 def close_loop(observer: Observer, check: Check, firsts: list[Any]) -> None:

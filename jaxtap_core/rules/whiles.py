@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jax import lax
 
+from jaxtap_core.brake import BRAKE, Ended, Trail, next_trail, start_trail
 from jaxtap_core.rules.scan import close_loop, next_firsts, start_firsts
+from jaxtap_core.selection import storable
 from jaxtap_core.structure import While
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import EqnPlan
+    from jaxtap_core.plan import Budget, EqnPlan
 
 
 def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
@@ -31,19 +33,27 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
     predicate_level, body_level = plan.levels
     states = observer.states_of(plan.levels, plan)
     masked = bool(loop.lanes)
-    carried = observer.inside or bool(predicate_level.plans)
+    budget = plan.budget
+    # with a budget it must be known at the end whether the loop would have gone on
+    carried = observer.inside or bool(predicate_level.plans) or budget is not None
+    diagnosing = budget is not None and observer.diagnosing
     check = plan.check
 
     def predicate(carry: list[Any]) -> Any:
         return observer.evaluate(predicate_level, loop.predicate, [*predicate_consts, *carry])[0]
 
     def running(state: Any) -> Any:
-        carry, pred = state[0], state[1]
+        carry, pred, step, *_, states = state
         lanes = pred if carried else predicate(carry)
-        return jnp.any(lanes) if masked else lanes
+        go_on = jnp.any(lanes) if masked else lanes
+        if BRAKE in states:
+            go_on = go_on & (states[BRAKE].place < 0)
+        if budget is not None:
+            go_on = go_on & (step < observer.settings.max_trips)
+        return go_on
 
     def body(state: Any) -> Any:
-        carry, pred, step, firsts, states = state
+        carry, pred, step, trail, firsts, states = state
         active = None
         if masked or observer.inside:
             active = pred if carried else predicate(carry)
@@ -56,11 +66,13 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
                 observer.visit(plan.carry, lambda: leaves.values(body_consts, new))
             firsts = next_firsts(observer, check, firsts, new, step, active if masked else None)
             after = {number: observer.states[number] for number in states}
+        if diagnosing:
+            trail = next_trail(trail, carry, new, step)
         if carried:
             with observer.borrow(after), observer.in_loop(step + 1, _within(observer.active, active)):
                 pred = predicate(new)
                 after = {number: observer.states[number] for number in after}
-        return new, pred, step + 1, firsts, after
+        return new, pred, step + 1, trail, firsts, after
 
     firsts = start_firsts(observer, check, init)
     first_predicate = None
@@ -69,13 +81,28 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
         with observer.borrow(states), observer.in_loop(jnp.int32(0), _within(observer.active, everywhere)):
             first_predicate = predicate(init)
             states = {number: observer.states[number] for number in states}
-    carry, _, _, firsts, after = lax.while_loop(
-        running, body, (init, first_predicate, jnp.int32(0), firsts, states)
+    trail = start_trail(init) if diagnosing else None
+    carry, pred, step, trail, firsts, after = lax.while_loop(
+        running, body, (init, first_predicate, jnp.int32(0), trail, firsts, states)
     )
     observer.states.update(after)
+    if budget is not None:
+        _close_budget(observer, budget, carry, pred, step, trail)
     if check is not None:
         close_loop(observer, check, firsts)
     return list(carry)
+
+
+def _close_budget(
+    observer: Observer, budget: Budget, carry: list[Any], pred: Any, step: Any, trail: Trail | None
+) -> None:
+    """After the loop: pull the brake where it would have gone on, and keep what tells why."""
+    over = jnp.any(pred) & (step >= observer.settings.max_trips) & ~observer.braked
+    if trail is not None:
+        ended = Ended([storable(x) for x in carry], trail.since, trail.cycle, pred)
+        before = observer.states[budget.number]
+        observer.states[budget.number] = lax.cond(over, lambda: ended, lambda: before)
+    observer.pull(budget.number, over)
 
 
 def _within(outer: Any, inner: Any) -> Any:
