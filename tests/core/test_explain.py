@@ -1,4 +1,4 @@
-"""The reason of each kind of birth, on programs where pencil and paper (or NumPy in float64) give it."""
+"""The reason of each kind of birth, where pencil and paper (or NumPy in float64) give it."""
 
 from __future__ import annotations
 
@@ -223,6 +223,4 @@ def test_facts_about_the_operands():
 
 def test_what_no_rule_knows_is_stated_as_facts():
     origin = origin_of(lambda x: lax.igamma(x, x), f32(-1))
-    assert (
-        origin.reason == "igamma made NaN out of finite operands (float32[] = -1, float32[] = -1)"
-    )
+    assert origin.reason == "igamma made NaN out of finite operands (float32[] = -1, float32[] = -1)"

@@ -60,9 +60,7 @@ def test_more_is_told_when_asked_for():
     lines = tell(FOUND, verbose=True)
     assert lines[:5] == tell(FOUND)
     assert "  first bad element: state.L[2, 1]" in lines
-    assert any(
-        line.startswith("  operand 0: shape (8, 8), dtype float32, min -0.5") for line in lines
-    )
+    assert any(line.startswith("  operand 0: shape (8, 8), dtype float32, min -0.5") for line in lines)
 
 
 def test_a_birth_at_another_step_says_which():
@@ -104,9 +102,7 @@ def test_what_was_not_reproduced_is_not_guessed():
 
 
 def test_a_nan_that_was_given():
-    origin = Origin(
-        "", "", (), None, "", "forward", (), "the program was given it: argument 'x' is NaN"
-    )
+    origin = Origin("", "", (), None, "", "forward", (), "the program was given it: argument 'x' is NaN")
     lines = tell(Finding(met(), "result", "nan", origin=origin))
     assert lines[1:] == ["  born: before: the program was given it: argument 'x' is NaN"]
 
@@ -125,9 +121,7 @@ def test_a_finding_is_saved_with_a_script_that_reproduces_it(tmp_path):
     finding = Finding(met(program="model"), "result[1]", "nan", 1, (1,), size=3)
     keep(finding, jax.make_jaxpr(model)(*args), args)
     script = save(finding, str(tmp_path / "new" / "folder"))
-    run = subprocess.run(
-        [sys.executable, "-I", script], capture_output=True, text=True, check=True, cwd="/"
-    )
+    run = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True, check=True, cwd="/")
     assert "NaN in 'result[1]' of model, 1 of 3 elements" in run.stdout
     assert "result 1: 1 of 3 elements are NaN, the first at [1]" in run.stdout
     about = json.loads((tmp_path / "new" / "folder" / "finding.json").read_text())
