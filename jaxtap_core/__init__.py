@@ -18,6 +18,7 @@ from jaxtap_core.events import (
     ProgramVerdict,
     TapEvent,
 )
+from jaxtap_core.identity import IdentityCheck, check_identity
 from jaxtap_core.jsonl import read_jsonl
 from jaxtap_core.lens import allow_nan, primitives, record, unobserved, verbose
 from jaxtap_core.numerics import numerics
@@ -32,6 +33,7 @@ __all__ = [
     "BitReport",
     "Certificate",
     "Finding",
+    "IdentityCheck",
     "JSONLSink",
     "JaxtapWarning",
     "LensError",
@@ -44,6 +46,7 @@ __all__ = [
     "TapEvent",
     "allow_nan",
     "assert_bitwise_equal",
+    "check_identity",
     "compare_bits",
     "find_origin",
     "numerics",

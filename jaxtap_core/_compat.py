@@ -352,7 +352,7 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
 
 def mesh_setter() -> type:
     """The class behind ``jax.set_mesh``, which refuses to work while a trace other than evaluation is current."""
-    setter = jax.set_mesh
+    setter: Any = jax.set_mesh
     if not isinstance(setter, type):
         raise ImportError(
             f"jaxtap: jax.set_mesh is no longer a class in jax {jax.__version__}; verified: {VERIFIED}."

@@ -10,9 +10,11 @@ from jaxtap_core.birth import Birth, Why, facts
 from jaxtap_core.events import Origin
 from jaxtap_core.explain import explain
 from jaxtap_core.influence import Box, Index
+from jaxtap_core.place import SHARDS, Place, numpy_codes
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
+from jaxtap_core.shards import COLLECTIVES, SHARD_MAP
 from jaxtap_core.structure import BRANCHES, LOOPS
-from jaxtap_core.walk import Born, Given, Place, behind_element, first_bad, follow, numpy_codes
+from jaxtap_core.walk import Born, Given, behind_element, first_bad, follow
 
 LINKS = 100  # equations through which a zero is followed
 
@@ -31,6 +33,9 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
         return _given(end, names)
     birth = birth_of(end, names)
     why = _checked(birth, explain(birth))
+    if end.place.runner.lead and end.element is not None:
+        shard = f"; on shard {end.element[0]} of {end.place.runner.lead[0]}"
+        why = why._replace(reason=why.reason + shard)
     return Origin(
         primitive=end.node.primitive,
         path=_path(end.place, end.node),
@@ -93,13 +98,19 @@ def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> B
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
     boxes = tuple(behind_element(place, node, born.output, born.element))
     unselected, cause = _behind(born, boxes, operands, names) if deep else (False, "")
+    index = born.element
+    if place.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
+        shard = index[0] if index is not None else 0
+        operands, outputs = [v[shard] for v in operands], [v[shard] for v in outputs]
+        boxes = tuple((i, box[1:]) for i, box in boxes)
+        index = index[1:] if index is not None else None
     return Birth(
         primitive=node.primitive,
         params=node.eqn.params,
         operands=tuple(operands),
         outputs=tuple(outputs),
         output=born.output,
-        index=born.element,
+        index=index,
         boxes=boxes,
         bad=born.bad,
         phase=node.phase,
@@ -181,11 +192,11 @@ def _zero(place: Place, number: int, index: Index) -> tuple[bool, str]:
             place, number = outside
             continue
         node = place.level.nodes[producer]
-        if node.primitive in LOOPS:
+        if node.primitive in (*LOOPS, SHARD_MAP):
             return False, ""
         output = node.outputs.index(number)
         if node.primitive == BRANCHES:
-            place = place.branch(node)
+            place = place.branch(node, index[0] if index and place.runner.lead else 0)
             number = place.level.outputs[output]
             continue
         if node.primitive == "select_n":
@@ -200,7 +211,7 @@ def _zero(place: Place, number: int, index: Index) -> tuple[bool, str]:
 def _outside(place: Place, number: int) -> tuple[Place, int] | None:
     """Where an inner program's input comes from, if it is the same at every step."""
     entry, position = place.entry, place.level.inputs.index(number)
-    if entry is None:
+    if entry is None or entry.name == SHARDS:
         return None
     if entry.passage is None:
         return entry.parent, entry.node.inputs[1 + position]

@@ -172,6 +172,7 @@ class Finding(_Plain):
         last_good: what the leaf held at the last finite step: ``step``, ``min``, ``max``; or ``None``.
         origin: where it was born, or ``None`` where nobody asked.
         size: number of elements of the leaf.
+        masked: whether what was born is only ever a case of a select (level ``born``).
     """
 
     event: TapEvent
@@ -182,6 +183,7 @@ class Finding(_Plain):
     last_good: dict[str, Any] | None = None
     origin: Origin | None = None
     size: int | None = None
+    masked: bool = False
 
     def __str__(self) -> str:
         from jaxtap_core.story import tell

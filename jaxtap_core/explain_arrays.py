@@ -21,7 +21,7 @@ def _total(birth: Birth) -> Why | None:
     return None
 
 
-for _name in ("reduce_sum", "cumsum", "psum", "reduce_window_sum", "scatter-add", "cumlogsumexp"):
+for _name in ("reduce_sum", "cumsum", "psum", "psum_invariant", "reduce_window_sum", "scatter-add", "cumlogsumexp"):
     RULES[_name] = _total
 
 

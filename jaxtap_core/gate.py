@@ -7,9 +7,10 @@ constants or literals held one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +24,9 @@ from jaxtap_core.origin import Target, explain_target
 from jaxtap_core.pending import Pending
 from jaxtap_core.plan import GATE_ROWS, Check
 
-EXPLAINED_PER_PROGRAM = 1  # the first finding of a program is followed to its origin; the rest repeats it
+Bad = Literal["nan", "inf"]
+
+EXPLAINED_PER_PROGRAM = 1  # the first NaN (and Inf) of a program is followed to its origin; the rest repeats it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,11 @@ class Met:
     total: int | None
     phase: str
     source: str
+    masked: bool = False
 
 
-def bad_on_host(x: Any, *, inf: bool) -> bool:
-    """Whether an array holds a NaN (or, with ``inf``, an Inf). Arrays that were deleted hold nothing."""
+def bad_on_host(x: Any, bad: Bad) -> bool:
+    """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
     if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not np.size(x):
         return False
     try:
@@ -47,25 +51,23 @@ def bad_on_host(x: Any, *, inf: bool) -> bool:
     except RuntimeError:
         return False
     if array.dtype.kind == "c":
-        array = array.view(array.real.dtype)
-    if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
-        top = np.maximum.reduce(array, axis=None)
-        low = np.minimum.reduce(array, axis=None) if inf else top
-        return bool(np.isnan(top) or (inf and not (np.isfinite(top) and np.isfinite(low))))
-    bad = ~np.isfinite(array) if inf else np.isnan(array)
-    return bool(bad.any())
+        array = array.reshape(-1).view(array.real.dtype)
+    if bad == "nan" and array.dtype.kind == "f" and array.dtype.itemsize >= 4:
+        # one pass without a temporary: a maximum is NaN as soon as one element is
+        return bool(np.isnan(np.maximum.reduce(array, axis=None)))
+    return bool((np.isnan(array) if bad == "nan" else np.isinf(array)).any())
 
 
-def carries_sentinels(jaxpr: Any, *, inf: bool) -> bool:
+def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
     """Whether a constant or literal anywhere in a program is NaN (or Inf): then its results may be so by design."""
     inner, consts = _compat.body_of(jaxpr)
-    if any(bad_on_host(const, inf=inf) for const in consts):
+    if any(bad_on_host(const, bad) for const in consts):
         return True
     for eqn in inner.eqns:
         for atom in eqn.invars:
-            if isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), inf=inf):
+            if isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad):
                 return True
-        if any(carries_sentinels(sub, inf=inf) for _, sub in _compat.sub_jaxprs(eqn.params)):
+        if any(carries_sentinels(sub, bad) for _, sub in _compat.sub_jaxprs(eqn.params)):
             return True
     return False
 
@@ -75,67 +77,73 @@ def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
     met: list[Met] = []
     if pending.plan is not None and pending.states is not None:
         for check in pending.plan.checks.values():
-            met += _from_verdicts(check, pending.states[check.number], pending, inf=inf)
+            met += _from_verdicts(check, pending.states[check.number], pending)
     if level in ("escape", "outputs"):
-        met += _from_results(pending, inf=inf)
-    return [_finding(one, pending, explain=number < EXPLAINED_PER_PROGRAM) for number, one in enumerate(met)]
+        met += _from_results(pending, "nan")
+        if inf:
+            met += _from_results(pending, "inf")
+    met.sort(key=lambda one: one.target.bad != "nan")  # what is asked first is where the NaN comes from
+    explained = Counter[str]()
+    findings = []
+    for one in met:
+        explained[one.target.bad] += 1
+        explain = explained[one.target.bad] <= EXPLAINED_PER_PROGRAM
+        findings.append(_finding(one, pending, explain=explain))
+    return findings
 
 
-def _sound_inputs(pending: Pending, *, inf: bool) -> bool:
-    if any(bad_on_host(x, inf=inf) for x in pending.args):
+def _sound_inputs(pending: Pending, bad: Bad) -> bool:
+    if any(bad_on_host(x, bad) for x in pending.args):
         return False
-    return not carries_sentinels(pending.jaxpr(), inf=inf)
+    return not carries_sentinels(pending.jaxpr(), bad)
 
 
-def _from_results(pending: Pending, *, inf: bool) -> Iterator[Met]:
-    bad = [i for i, x in enumerate(pending.outs) if bad_on_host(x, inf=inf)]
-    if not bad or not _sound_inputs(pending, inf=inf):
+def _from_results(pending: Pending, bad: Bad) -> Iterator[Met]:
+    results = [i for i, x in enumerate(pending.outs) if bad_on_host(x, bad)]
+    if not results or not _sound_inputs(pending, bad):
         return
     paths = _compat.result_paths(pending.jaxpr())
-    for i in bad:
-        kind = _kind(np.asarray(pending.outs[i]))
+    for i in results:
         name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
         source = source_of(pending.source_info) if pending.source_info is not None else ""
-        yield Met(Target("result", "", (), i, kind), name, "output", None, "forward", source)
+        yield Met(Target("result", "", (), i, bad), name, "output", None, "forward", source)
 
 
-def _kind(array: np.ndarray) -> str:
-    return "nan" if bool(np.isnan(array).any()) else "inf"
-
-
-def _from_verdicts(check: Check, state: Verdicts, pending: Pending, *, inf: bool) -> Iterator[Met]:
+def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[Met]:
     count = int(state.count)
     if not count:
         return
     depth = check.depth if check.kind == "primitive" else check.depth - 1
-    sound: bool | None = None
+    sound: dict[Bad, bool] = {}
     for row in np.asarray(state.rows)[: min(count, GATE_ROWS)]:
-        steps, verdicts = tuple(row[:depth].tolist()), row[depth:].reshape(len(check.names), -1)
-        for i, (name, verdict) in enumerate(zip(check.names, verdicts, strict=True)):
+        steps, verdicts = tuple(row[:depth].tolist()), row[depth:].reshape(len(check.looks), -1)
+        for i, (look, verdict) in enumerate(zip(check.looks, verdicts, strict=True)):
             hits = np.flatnonzero(verdict > 0 if check.kind == "primitive" else verdict >= 0)
             if not len(hits):
                 continue
             is_output = check.kind == "carry" and i >= check.carries
             if is_output:
-                sound = _sound_inputs(pending, inf=inf) if sound is None else sound
-                if not sound:
+                if look.bad not in sound:
+                    sound[look.bad] = _sound_inputs(pending, look.bad)
+                if not sound[look.bad]:
                     continue
             first = hits[np.argmin(verdict[hits])]
             lane = tuple(int(k) for k in np.unravel_index(first, check.lanes)) if check.lanes else None
             at = steps if check.kind == "primitive" else (*steps, int(verdict[first]))
             kind = "output" if is_output else check.kind
-            target = Target(kind, check.path, at, check.indices[i], "inf" if inf else "nan", lane)
-            yield Met(target, name, kind, check.total, check.phase, check.source)
+            target = Target(kind, check.path, at, look.place, look.bad, lane)
+            yield Met(target, look.name, kind, check.total, check.phase, check.source, check.masked)
 
 
 def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     target = met.target
     explained = explain_target(pending.jaxpr(), list(pending.args), target) if explain else None
+    steps = tuple(step for step in target.steps if step is not None)
     event = TapEvent(
         path=target.path,
-        step=target.steps[-1] if target.steps else -1,
+        step=steps[-1] if steps else -1,
         total=met.total,
-        steps=target.steps,
+        steps=steps,
         value=None,
         kind=met.kind,  # type: ignore[arg-type]
         program=pending.name,
@@ -147,12 +155,13 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     finding = Finding(
         event=event,
         leaf=met.leaf,
-        kind=target.bad,  # type: ignore[arg-type]
+        kind=target.bad,
         count=explained.count if explained else None,
         first_index=explained.first_index if explained else None,
         last_good=explained.last_good if explained else None,
         origin=explained.origin if explained else None,
         size=explained.size if explained else None,
+        masked=met.masked,
     )
     if explain:
         from jaxtap_core.reproduce import keep

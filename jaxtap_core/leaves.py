@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from jaxtap_core import _compat
 from jaxtap_core.address import is_fori
 from jaxtap_core.structure import Scan, While
 
 
-class Leaf(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Leaf:
     """One leaf: its name, and which carry or which constant of the loop holds it."""
 
     name: str
@@ -81,7 +82,7 @@ def _merge(carried: list[Leaf], passed: list[Leaf]) -> Leaves:
             merged.append((leaf, path))
         else:
             merged.insert(sum(verdict == 1 for verdict in verdicts), (leaf, path))
-    return Leaves(tuple(leaf._replace(name=tidy(leaf.name)) for leaf, _ in merged), ordered)
+    return Leaves(tuple(replace(leaf, name=tidy(leaf.name)) for leaf, _ in merged), ordered)
 
 
 def _named(const_names: Sequence[str], carry_names: Sequence[str], x_names: Sequence[str], hidden: int) -> Leaves:
@@ -115,7 +116,7 @@ def carry_leaves(eqn: Any) -> Leaves:
         consts, carry, xs = scan.split(_compat.arg_names(scan.jaxpr))
         return _named(consts, carry, xs, _hidden_counters(carry, fori, dynamic=False))
     loop = While.of(eqn)
-    names = _compat.arg_names(loop.body)
+    names = list(_compat.arg_names(loop.body))
     consts, carry = names[: loop.body_consts], names[loop.body_consts :]
     # a fori_loop that stayed a while carries its limit behind its counter
     return _named(consts, carry, (), _hidden_counters(carry, fori, dynamic=True))

@@ -16,7 +16,7 @@ from jaxtap_core.session import Session
 from jaxtap_core.settings import Settings
 
 
-class LensTrace(_compat.Trace):  # type: ignore[misc]
+class LensTrace(_compat.Trace):
     """Receives each program that is executed at top level, after all transformations, and hands it to its session."""
 
     is_lens = True

@@ -38,6 +38,6 @@ def any_bad(arrays: Sequence[Any], *, nan: bool = True, inf: bool = False) -> An
     """Whether any of ``arrays`` of inexact dtype holds a NaN (or an Inf); a boolean scalar."""
     verdict = jnp.zeros((), bool)
     for x in arrays:
-        if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and x.size:
-            verdict = verdict | has_bad(x, nan=nan, inf=inf)
+        if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and jnp.size(x):
+            verdict = verdict | has_bad(jnp.asarray(x), nan=nan, inf=inf)
     return verdict

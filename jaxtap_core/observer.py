@@ -8,6 +8,7 @@ branch around the sites they belong to.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from jax import lax
 from jaxtap_core import _compat, emit
 from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
 from jaxtap_core.nonfinite import any_bad, has_bad
-from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Plan, Site
+from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.settings import Settings
 from jaxtap_core.structure import call_of
 from jaxtap_core.taps import Tap
@@ -41,8 +42,8 @@ class Verdicts(NamedTuple):
 class Receivers(NamedTuple):
     """The host's end of the emissions of one program."""
 
-    live: Callable[[Site], Callable[..., None]]
-    flush: Callable[[Site], Callable[..., None]]
+    live: Callable[[Site], emit.Receiver]
+    flush: Callable[[Site], emit.Receiver]
 
 
 class Observer:
@@ -262,26 +263,32 @@ class Observer:
             hit = hit & (self._steps[-1] % every == 0)
         self._when(hit, site, lambda: outs)
 
-    def _bad_somewhere(self, arrays: Sequence[Any], lanes: tuple[int, ...], *, inf: bool) -> Any:
-        """Whether any array holds a NaN in a lane that is running."""
+    def _bad_somewhere(
+        self, arrays: Sequence[Any], lanes: tuple[int, ...], *, nan: bool = True, inf: bool = False
+    ) -> Any:
+        """Whether any array holds a NaN (or an Inf) in a lane that is running."""
         if not lanes or self.active is None:
-            return any_bad(arrays, inf=inf)
+            return any_bad(arrays, nan=nan, inf=inf)
         hit = jnp.zeros((), bool)
         for x in arrays:
             if x.shape[: len(lanes)] == lanes:
-                hit = hit | jnp.any(has_bad(x, inf=inf, keep=len(lanes)) & self.active)
+                hit = hit | jnp.any(has_bad(x, nan=nan, inf=inf, keep=len(lanes)) & self.active)
             else:
-                hit = hit | has_bad(x, inf=inf)
+                hit = hit | has_bad(x, nan=nan, inf=inf)
         return hit
 
     # -- the gate
 
-    def bad_leaves(self, check: Check, arrays: Sequence[Any]) -> list[Any]:
-        """One verdict for each array: a boolean, or one for each lane of a loop that tells its lanes apart."""
-        inf = self.settings.inf
-        if check.lanes or self.active is None:
-            return [has_bad(x, inf=inf, keep=len(check.lanes)) for x in arrays]
-        return [self._bad_somewhere([x], self.active.shape, inf=inf) for x in arrays]
+    def verdicts(self, check: Check, looks: Sequence[Look], leaves: Sequence[Any]) -> list[Any]:
+        """One verdict for each look: a boolean, or one for each lane of a loop that tells its lanes apart."""
+        found = []
+        for look in looks:
+            nan, inf = look.bad == "nan", look.bad == "inf"
+            if check.lanes or self.active is None:
+                found.append(has_bad(leaves[look.place], nan=nan, inf=inf, keep=len(check.lanes)))
+            else:
+                found.append(self._bad_somewhere([leaves[look.place]], self.active.shape, nan=nan, inf=inf))
+        return found
 
     def note(self, check: Check, verdicts: Sequence[Any], hit: Any) -> None:
         """Enter one row of verdicts (int32 each, or one for each lane) where ``hit``."""
@@ -304,15 +311,15 @@ class Observer:
         self.states[check.number] = lax.cond(hit, enter, lambda: state)
 
     def _check_primitive(self, check: Check, ins: Sequence[Any], outs: Sequence[Any]) -> None:
-        fresh = ~any_bad([x for x in ins if not _compat.is_ref(getattr(x, "aval", None))], inf=self.settings.inf)
+        operands = [x for x in ins if not _compat.is_ref(getattr(x, "aval", None))]
         bad = []
-        for i in check.indices:
-            lanes = check.lanes if outs[i].shape[: len(check.lanes)] == check.lanes else ()
-            verdict = self._bad_somewhere([outs[i]], lanes, inf=self.settings.inf)
-            bad.append(verdict & fresh)
-        hit = bad[0]
-        for verdict in bad[1:]:
-            hit = hit | verdict
+        for look in check.looks:
+            nan, inf = look.bad == "nan", look.bad == "inf"
+            out = outs[look.place]
+            lanes = check.lanes if out.shape[: len(check.lanes)] == check.lanes else ()
+            fresh = ~any_bad(operands, nan=nan, inf=inf)
+            bad.append(self._bad_somewhere([out], lanes, nan=nan, inf=inf) & fresh)
+        hit = functools.reduce(jnp.logical_or, bad)
         self.note(check, bad, hit)
         if self.settings.fail_fast:
             self.pull(check.number, hit)
@@ -323,5 +330,5 @@ def _no_verdicts(check: Check) -> Verdicts:
     for size in check.lanes if check.kind != "primitive" else ():
         lanes *= size
     depth = check.depth if check.kind == "primitive" else check.depth - 1
-    width = depth + lanes * len(check.names)
+    width = depth + lanes * len(check.looks)
     return Verdicts(jnp.int32(0), jnp.zeros((1 if check.once else GATE_ROWS, width), jnp.int32))

@@ -21,10 +21,11 @@ from jaxtap_core.causes import origin_of
 from jaxtap_core.events import Finding, Origin
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
+from jaxtap_core.place import Entry, NotMet, Place, numpy_codes
 from jaxtap_core.replay import INF, NAN, CannotReplay, Level, Node, evaluate, flatten, host, quiet
 from jaxtap_core.reproduce import evidence, keep
 from jaxtap_core.structure import BRANCHES, LOOPS, Scan
-from jaxtap_core.walk import Entry, NotMet, Place, first_bad, follow, numpy_codes, region_of
+from jaxtap_core.walk import first_bad, follow, region_of
 
 DONATED = "inputs were donated"
 KEEP = "set jaxtap_keep_donated = true, so that the inputs are kept for the replay"
@@ -113,7 +114,8 @@ def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | O
         ``reason`` says so.
 
     Example:
-        >>>         >>> print(find_origin(jax.jit(lambda x: jnp.log(x)), -1.0).origin.reason)
+        >>> import jax.numpy as jnp
+        >>> print(find_origin(jax.jit(lambda x: jnp.log(x)), -1.0).origin.reason)
         log of a negative number (-1)
     """
     finding = _gated(f, args, kwargs)
@@ -225,7 +227,7 @@ class _Replay:
         leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
         out = passage.body.outputs[leaf]
         known = self.target.steps[-1] if self.target.steps else None
-        region = region_of(passage.body.avals[out].shape, self.target.lane)
+        region = region_of(passage.shape(leaf), self.target.lane)
         stop = ENDLESS if known is None else known + 1
         found = passage.find(leaf, self.bit, region, first=True, stop=stop)
         if found.step == NEVER:
@@ -234,7 +236,7 @@ class _Replay:
             number = node.inputs[passage.pred_consts + passage.num_consts + leaf]
             return self._follow(place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY)
         entry = Entry(place, node, "body", passage, found.step, leaf)
-        body = place.body(node, found.step, found.before, entry)
+        body = place.body(node, found.before, entry)
         code = body.code(out)
         if passage.lanes and code.shape:
             active = passage.active(found.before)
@@ -250,7 +252,7 @@ class _Replay:
         found: Found | None = None,
         step: int | None = None,
     ) -> Explanation:
-        whole = code.shape == np.shape(place.level.avals[number])
+        whole = code.shape == place.shape(number)
         infinite = self.bit & INF and (first_bad(code, INF, box if whole else ()) is not None)
         bad: Literal["nan", "inf"] = "inf" if infinite else "nan"
         index = first_bad(code, INF if infinite else NAN, box) if whole else None
@@ -274,7 +276,7 @@ class _Replay:
         place, steps = self.root, iter(self.target.steps)
         segments = self.target.path.split("/")
         while True:
-            node = place.level.node_at(segments.pop(0))
+            place, node = place.locate(segments.pop(0))
             if not segments:
                 return place, node
             if node.primitive == BRANCHES:
@@ -299,7 +301,10 @@ def node_of(level: Level, path: str) -> Node:
     """The equation at an address."""
     segments = path.split("/")
     while True:
-        node = level.node_at(segments.pop(0))
+        segment = segments.pop(0)
+        node = next((node for node in level.nodes if node.segment == segment), None)
+        if node is None:
+            raise CannotReplay(f"the program has no {segment}")
         if not segments:
             return node
         branch = node.primitive == BRANCHES or segments[0] == "pred"

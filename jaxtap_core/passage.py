@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jaxtap_core.replay import Level, Node, codes, evaluate
+from jaxtap_core.shards import Runner
 from jaxtap_core.structure import Scan, While
 
 ENDLESS = 2**31 - 1
@@ -44,9 +44,11 @@ class Passage:
     Args:
         node: the equation.
         operands: its operands, concrete.
+        runner: compiles programs for where it stands.
     """
 
-    def __init__(self, node: Node, operands: Sequence[Any]) -> None:
+    def __init__(self, node: Node, operands: Sequence[Any], runner: Runner) -> None:
+        self.runner = runner
         self.body: Level = node.inner("body")
         self.operands = list(operands)
         self.reverse = False
@@ -118,7 +120,8 @@ class Passage:
 
         def program(operands: Sequence[Any], region: Any, stop: Any) -> Any:
             def is_bad(value: Any) -> Any:
-                return jnp.any(((codes(value) & bit) > 0) & region)
+                here = jnp.any(((codes(value) & bit) > 0) & region)
+                return self.runner.anywhere(here, self.body)
 
             carry = self.split(operands)[2]
             entry = is_bad(carry[leaf]) if leaf < self.num_carry else jnp.bool_(False)
@@ -176,14 +179,27 @@ class Passage:
     def find(self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS) -> Found:
         """Where body output ``leaf`` turned bad within ``region``, before step ``stop``."""
         program = self._compiled("search", self._search, leaf, bit, first)
-        step, before, last = program(self.operands, region, jnp.int32(stop))
-        low, high = (float(value) for value in last)
-        return Found(int(step), list(before), (low, high))
+        limit = self.runner.every(jnp.int32(stop))
+        step, before, (low, high) = program(self.operands, region, limit)
+        steps = np.ravel(step)  # one for each shard
+        met = steps[steps != NEVER]
+        last = float(np.min(low)), float(np.max(high))
+        return Found(int(met.min()) if met.size else NEVER, list(before), last)
+
+    def shape(self, leaf: int) -> tuple[int, ...]:
+        """Shape of body output ``leaf``, as it is kept in the body's place."""
+        return (*self.runner.lead, *self.body.avals[self.body.outputs[leaf]].shape)
 
     def carry_at(self, step: int) -> list[Any] | None:
         """The carry before ``step``, or ``None`` where the loop ends earlier."""
-        done, carry = self._compiled("advance", self._advance)(self.operands, jnp.int32(step))
-        return list(carry) if int(done) == step else None
+        program = self._compiled("advance", self._advance)
+        done, carry = program(self.operands, self.runner.every(jnp.int32(step)))
+        return list(carry) if int(np.max(done)) == step else None
+
+    def inputs_at(self, before: Sequence[Any], step: int) -> list[Any]:
+        """Inputs of the body at ``step``, from the carry before it."""
+        program = self._compiled("inputs", lambda: self.body_inputs)
+        return list(program(self.operands, list(before), self.runner.every(jnp.int32(step))))
 
     def active(self, before: Sequence[Any]) -> np.ndarray:
         """Which lanes run the step that has that carry before it."""
@@ -195,7 +211,7 @@ class Passage:
         # outer one.
         programs = self.body.programs
         if (name, *settings) not in programs:
-            programs[name, *settings] = jax.jit(make(*settings)), ()
+            programs[name, *settings] = self.runner.jit(make(*settings)), ()
         return programs[name, *settings][0]
 
 

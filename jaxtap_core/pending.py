@@ -66,7 +66,7 @@ def _ready(x: Any) -> bool:
     if not isinstance(x, jax.Array):
         return True
     try:
-        return bool(x.is_ready())
+        return bool(x.is_ready())  # type: ignore[attr-defined]
     except AttributeError:  # an array of typed keys cannot be asked itself
         return bool(jax.random.key_data(x).is_ready())
     except RuntimeError:  # deleted meanwhile

@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -76,14 +76,24 @@ class Site:
         return min(most, self.bound if self.bound is not None else rows)
 
 
+class Look(NamedTuple):
+    """One leaf that the gate looks at: its name, its place (among the carries, the per-step outputs, or a primitive's
+    outputs), and what is looked for."""
+
+    name: str
+    place: int
+    bad: Literal["nan", "inf"]
+
+
 @dataclass(eq=False)
 class Check:
     """A place where the gate looks for NaN (or Inf): the carries and outputs of a loop, or one primitive.
 
     Attributes:
-        names: of the leaves looked at; ``indices``: their place among the loop's carries (then outputs), or among
-            the primitive's outputs. ``carries`` of them are carries.
+        looks: what is looked for: in which leaf, and whether for NaN or Inf. The first ``carries`` are carries, the
+            rest outputs.
         lanes: as in `Site`; one verdict a lane.
+        masked: whether all that a primitive puts out is only ever a case of a select.
         once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
     """
 
@@ -94,11 +104,11 @@ class Check:
     depth: int
     phase: Phase
     source: str
-    names: tuple[str, ...]
-    indices: tuple[int, ...]
+    looks: tuple[Look, ...]
     carries: int
     lanes: tuple[int, ...]
     once: bool
+    masked: bool = False
 
 
 @dataclass(eq=False)
@@ -239,6 +249,7 @@ class Planner:
 
     def _level(self, jaxpr: Any, numbering: Numbering, place: _Place) -> Level:
         level = Level()
+        selected = _only_selected(jaxpr) if self._watches_births else frozenset()
         for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
             name = eqn.primitive.name
             path = ""
@@ -250,8 +261,14 @@ class Planner:
                 self._call(level, position, eqn, call, numbering, place)
             elif self.replica and name in DEBUG_PRIMITIVES:
                 level.add(position, EqnPlan(drop=True))
-            self._primitive(level, position, eqn, path or join(place.prefix, numbering.primitive(name)), place)
+            path = path or join(place.prefix, numbering.primitive(name))
+            self._primitive(level, position, eqn, path, place, selected)
         return level
+
+    @property
+    def _watches_births(self) -> bool:
+        level = self.settings.level
+        return level is not None and level.name in ("born", "primitives")
 
     def _at(self, eqn: Any, place: _Place) -> _Place:
         return replace(
@@ -288,7 +305,7 @@ class Planner:
         inside = replace(here, prefix=path, depth=place.depth + 1, total=total)
         if scan is not None:
             inside = replace(inside, bound=None if place.bound is None else place.bound * scan.length)
-            levels = (self._level(scan.jaxpr, Numbering(), inside),)
+            levels: tuple[Level, ...] = (self._level(scan.jaxpr, Numbering(), inside),)
         else:
             loop = While.of(eqn)
             inside = replace(inside, bound=None, lanes=loop.lanes or place.lanes)
@@ -302,7 +319,7 @@ class Planner:
             plan.budget = self._budget(eqn, path, inside)
         if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
-        if self.settings.level is not None and self.settings.level.name in ("escape", "born"):
+        if self.settings.level is not None and self.settings.level.name == "escape":
             plan.check = self._loop_check(eqn, path, inside, once=place.bound == 1)
         own = plan.carry or plan.output or plan.check or plan.budget
         if own or any(inner.plans for inner in levels):
@@ -389,7 +406,9 @@ class Planner:
             elif not library:
                 self.misfits.append(chosen)
 
-    def _primitive(self, level: Level, position: int, eqn: Any, path: str, place: _Place) -> None:
+    def _primitive(
+        self, level: Level, position: int, eqn: Any, path: str, place: _Place, selected: frozenset[Any]
+    ) -> None:
         name = eqn.primitive.name
         structural = name in LOOPS or name == BRANCHES or call_of(eqn) is not None
         taps = [
@@ -419,16 +438,21 @@ class Planner:
                 depth=place.depth,
                 phase=here.phase,
                 source=here.source,
-                names=tuple(f"out[{i}]" for i in _inexact(avals)),
-                indices=tuple(_inexact(avals)),
+                looks=self._looks(_inexact(avals), [f"out[{i}]" for i in range(len(avals))]),
                 carries=0,
                 lanes=place.lanes,
                 once=place.bound == 1,
+                masked=all(var in selected for var in eqn.outvars),
             )
             self.checks[plan.check.number] = plan.check
             level.states.append(plan.check.number)
         if plan.sites or plan.check:
             level.plans[position] = plan
+
+    def _looks(self, indices: Sequence[int], names: Sequence[str]) -> tuple[Look, ...]:
+        """NaN is always looked for, Inf apart and only when asked for: each has its own first step."""
+        kinds: tuple[Literal["nan", "inf"], ...] = ("nan", "inf") if self.settings.inf else ("nan",)
+        return tuple(Look(names[i], i, bad) for bad in kinds for i in indices)
 
     def _budget(self, eqn: Any, path: str, place: _Place) -> Budget:
         loop = While.of(eqn)
@@ -452,14 +476,12 @@ class Planner:
     def _loop_check(self, eqn: Any, path: str, place: _Place, *, once: bool) -> Check | None:
         carry_avals = _carry_avals(eqn)
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
-        carries = _inexact(carry_avals)
-        leaves = [names.get(i, f"carry[{i}]") for i in carries]
-        outputs: list[int] = []
+        carry_names = [names.get(i, f"carry[{i}]") for i in range(len(carry_avals))]
+        carries = self._looks(_inexact(carry_avals), carry_names)
+        outputs: tuple[Look, ...] = ()
         if eqn.primitive.name == "scan":
-            outputs = _inexact(_output_avals(eqn))
-            out_names = output_names(eqn)
-            leaves += [out_names[i] for i in outputs]
-        if not leaves:
+            outputs = self._looks(_inexact(_output_avals(eqn)), output_names(eqn))
+        if not carries + outputs:
             return None
         check = Check(
             number=self._number(),
@@ -469,8 +491,7 @@ class Planner:
             depth=place.depth,
             phase=place.phase,
             source=place.source,
-            names=tuple(leaves),
-            indices=tuple(carries + outputs),
+            looks=carries + outputs,
             carries=len(carries),
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
             once=once,
@@ -498,6 +519,28 @@ def _can_be_born(eqn: Any) -> bool:
         and call_of(eqn) is None
         and bool(_inexact([var.aval for var in eqn.outvars]))
     )
+
+
+def _only_selected(jaxpr: Any) -> frozenset[Any]:
+    """Variables whose every use is as a case of a ``select_n``."""
+    inner = _compat.body_of(jaxpr).jaxpr
+    cases: set[Any] = set()
+    others: set[Any] = {var for var in inner.outvars if not isinstance(var, _compat.Literal)}
+    for eqn in inner.eqns:
+        atoms = [(i, atom) for i, atom in enumerate(eqn.invars) if not isinstance(atom, _compat.Literal)]
+        call = call_of(eqn)
+        # jnp.where is a jitted function: its program is a single select of its operands
+        selects = eqn.primitive.name == "select_n" or (call is not None and _is_where(call.jaxpr))
+        for i, atom in atoms:
+            (cases if selects and i > 0 else others).add(atom)
+    return frozenset(cases - others)
+
+
+def _is_where(jaxpr: Any) -> bool:
+    """Whether a called program only selects among its operands, its first operand being the choice."""
+    inner = _compat.body_of(jaxpr).jaxpr
+    names = {eqn.primitive.name for eqn in inner.eqns}
+    return "select_n" in names and names <= {"select_n", "broadcast_in_dim", "convert_element_type"}
 
 
 def _carry_avals(eqn: Any) -> list[Any]:

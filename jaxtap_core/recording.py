@@ -53,20 +53,20 @@ class _Arrived(TapEvent):
     _own: tuple[Any, ...]
     _shared: StreamKey
 
-    path = property(lambda self: self._shared.path)  # type: ignore[assignment]
-    total = property(lambda self: self._shared.total)  # type: ignore[assignment]
-    kind = property(lambda self: self._shared.kind)  # type: ignore[assignment]
-    program = property(lambda self: self._shared.program)  # type: ignore[assignment]
-    call = property(lambda self: self._shared.call)  # type: ignore[assignment]
-    phase = property(lambda self: self._shared.phase)  # type: ignore[assignment]
-    source = property(lambda self: self._shared.source)  # type: ignore[assignment]
-    step = property(lambda self: self._own[0][-1] if self._own[0] else -1)  # type: ignore[assignment]
-    steps = property(lambda self: self._own[0])  # type: ignore[assignment]
-    value = property(lambda self: self._own[1])  # type: ignore[assignment]
-    lane = property(lambda self: self._own[2])  # type: ignore[assignment]
-    active = property(lambda self: self._own[3])  # type: ignore[assignment]
-    device = property(lambda self: self._own[4])  # type: ignore[assignment]
-    time = property(lambda self: self._own[5])  # type: ignore[assignment]
+    path = property(lambda self: self._shared.path)
+    total = property(lambda self: self._shared.total)
+    kind = property(lambda self: self._shared.kind)
+    program = property(lambda self: self._shared.program)
+    call = property(lambda self: self._shared.call)
+    phase = property(lambda self: self._shared.phase)
+    source = property(lambda self: self._shared.source)
+    step = property(lambda self: self._own[0][-1] if self._own[0] else -1)
+    steps = property(lambda self: self._own[0])
+    value = property(lambda self: self._own[1])
+    lane = property(lambda self: self._own[2])
+    active = property(lambda self: self._own[3])
+    device = property(lambda self: self._own[4])
+    time = property(lambda self: self._own[5])
 
 
 _new = object.__new__

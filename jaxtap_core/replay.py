@@ -65,6 +65,13 @@ class Node:
             self.levels[name] = flatten(self._jaxpr(name), self.source, self.phase)
         return self.levels[name]
 
+    def all_inner(self) -> list[Level]:
+        """All inner programs."""
+        names = {"scan": ["body"], "while": ["body", "pred"], "shard_map": ["shards"]}
+        if self.primitive == BRANCHES:
+            return [self.inner(f"b{i}") for i in range(len(self.eqn.params["branches"]))]
+        return [self.inner(name) for name in names.get(self.primitive, ())]
+
     def _jaxpr(self, name: str) -> Any:
         if self.primitive == "scan":
             return Scan.of(self.eqn).jaxpr
@@ -101,12 +108,9 @@ class Level:
         self.producers.append(producer)
         return len(self.avals) - 1
 
-    def node_at(self, segment: str) -> Node:
-        """The node with that segment of an address."""
-        for node in self.nodes:
-            if node.segment == segment:
-                return node
-        raise CannotReplay(f"the program has no {segment}")
+    def has(self, segment: str) -> bool:
+        """Whether a node has that segment of an address."""
+        return any(node.segment == segment for node in self.nodes)
 
     def behind(self, wanted: Iterable[int]) -> tuple[list[Node], set[int]]:
         """What ``wanted`` depends on: nodes in program order, and all values they touch."""
@@ -165,8 +169,11 @@ def _quiet_equation(eqn: Any) -> Any:
 
 def flatten(jaxpr: Any, source: str = "", phase: Phase = "forward") -> Level:
     """Number the values of ``jaxpr``; ``source``, ``phase`` are for equations that do not tell."""
-    level, numbering = Level(), Numbering()
-    body = _compat.body_of(jaxpr)
+    return _level(jaxpr, Numbering(), source, phase)
+
+
+def _level(jaxpr: Any, numbering: Numbering, source: str, phase: Phase) -> Level:
+    level, body = Level(), _compat.body_of(jaxpr)
     level.inputs = [level.new(var.aval) for var in body.jaxpr.invars]
     level.outputs = _enter(level, jaxpr, level.inputs, numbering, source, phase)
     return level
@@ -204,7 +211,10 @@ def _enter(
             else:
                 segment = numbering.primitive(name)
             results = [level.new(var.aval, len(level.nodes)) for var in eqn.outvars]
-            level.nodes.append(Node(eqn, segment, operands, results, here, now))
+            node = Node(eqn, segment, operands, results, here, now)
+            if name == "shard_map":  # an address goes on through it, though its values are others
+                node.levels["shards"] = _level(eqn.params["jaxpr"], numbering, here, now)
+            level.nodes.append(node)
         env.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in body.jaxpr.outvars]
 

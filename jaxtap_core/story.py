@@ -48,6 +48,7 @@ def _headline(finding: Finding) -> str:
     if event.kind == "primitive":
         text = f"{bad} born in {event.path}{_step(finding)}"
         text += f", output {finding.leaf!r}" if finding.leaf else ""
+        text += ", masked by select" if finding.masked else ""
     elif not event.path:
         program = f" of {event.program}" if event.program else ""
         text = f"{bad} in {finding.leaf or 'the result'!r}{program}"

@@ -71,7 +71,7 @@ def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> li
     """Before the first step: no carry is bad yet, and those that already are do not count."""
     if check is None:
         return []
-    entered = observer.bad_leaves(check, [init[i] for i in check.indices[: check.carries]])
+    entered = observer.verdicts(check, check.looks[: check.carries], init)
     return [jnp.where(bad, jnp.int32(FROM_THE_START), jnp.int32(NEVER)) for bad in entered]
 
 
@@ -81,7 +81,7 @@ def next_firsts(
     """After a step: where a carry has just turned bad, remember the step."""
     if check is None:
         return firsts
-    bad = observer.bad_leaves(check, [carry[i] for i in check.indices[: check.carries]])
+    bad = observer.verdicts(check, check.looks[: check.carries], carry)
     if active is not None:
         bad = [verdict & active for verdict in bad]
     fresh = [(first == NEVER) & verdict for first, verdict in zip(firsts, bad, strict=True)]
@@ -101,13 +101,14 @@ def close_loop(observer: Observer, check: Check, firsts: list[Any]) -> None:
 def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Scan) -> list[Any]:
     """For each per-step output the first step, in order of execution, at which it was bad."""
     found = []
-    for i in check.indices[check.carries :]:
-        bad_at_all = observer.bad_leaves(check, [ys[i]])[0]
+    for look in check.looks[check.carries :]:
+        stacked = ys[look.place]
 
-        def search(y: Any = ys[i]) -> Any:
-            steps = has_bad(y, inf=observer.settings.inf, keep=1)
+        def search(y: Any = stacked, bad: str = look.bad) -> Any:
+            steps = has_bad(y, nan=bad == "nan", inf=bad == "inf", keep=1)
             steps = steps[::-1] if scan.reverse else steps
             return jnp.argmax(steps).astype(jnp.int32)
 
+        bad_at_all = observer.verdicts(check, [look], ys)[0]
         found.append(lax.cond(bad_at_all, search, lambda: jnp.int32(NEVER)))
     return found
