@@ -50,6 +50,7 @@ _EvalTrace: Any = _need("jax._src.core", "EvalTrace")
 _Ref: Any = _need("jax._src.state.types", "AbstractRef")
 _discharge_state: Callable[..., Any] = _need("jax._src.state.discharge", "discharge_state")
 _InputEffect: Any = _need("jax._src.effects", "JaxprInputEffect")
+_AxisEffect: Any = _need("jax._src.core", "NamedAxisEffect")
 _InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
 jit_p: Any = _need("jax._src.pjit", "jit_p")
@@ -75,6 +76,11 @@ _shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
 def current_trace() -> Any:
     """The trace that receives what this thread executes now."""
     return _trace_ctx.trace
+
+
+def make_current(trace: Any) -> None:
+    """From now on ``trace`` receives what this thread executes; for blocks that do not end in the order they began."""
+    _trace_ctx.set_trace(trace)
 
 
 def is_eval_trace(trace: Any) -> bool:
@@ -117,8 +123,13 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
 
 
 def is_internal_effect(effect: Any) -> bool:
-    """Whether an effect is no more than the use of a mutable reference inside the program."""
-    return isinstance(effect, _InputEffect | _InternalEffect)
+    """Whether an effect stays inside the program: use of a mutable reference, or of a mesh axis."""
+    return isinstance(effect, _InputEffect | _InternalEffect | _AxisEffect)
+
+
+def unvarying(aval: Any) -> Any:
+    """A type without what is known about its varying between shards."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def without_refs(jaxpr: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, overload
 
-from jaxtap_core import _compat, mesh
+from jaxtap_core import _compat, blocks, mesh
 from jaxtap_core.aside import LensError
 from jaxtap_core.inside import observe_inside
 from jaxtap_core.recording import Recording
@@ -17,14 +17,16 @@ from jaxtap_core.settings import Settings
 
 
 class LensTrace(_compat.Trace):
-    """Receives each program that is executed at top level, after all transformations, and hands it to its session."""
+    """Receives each program that is executed at top level, after all transformations, and hands it to its session.
+
+    There is one for all blocks: JAX keeps an entry of a function's fast cache for every trace that it was called under.
+    """
 
     is_lens = True
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.parent_trace = _compat.eval_trace
-        self.session = session
 
     def stage_value(self, value: Any) -> Any:
         with _compat.set_current_trace(_compat.eval_trace):
@@ -32,7 +34,10 @@ class LensTrace(_compat.Trace):
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         with _compat.set_current_trace(_compat.eval_trace):
-            return self.session.execute(primitive, args, params)
+            session = blocks.session_of_program()
+            if session is None:
+                return primitive.bind(*args, **params)
+            return session.execute(primitive, args, params)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
         with _compat.set_current_trace(self):
@@ -50,6 +55,9 @@ class LensTrace(_compat.Trace):
         return _compat.eval_trace.cur_qdd(x)
 
 
+LENS = LensTrace()
+
+
 class Block:
     """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives."""
 
@@ -58,28 +66,31 @@ class Block:
         self._recording = recording
         self._keep = keep
         self._session: Session | None = None
-        self._current: Any = None
+        self._outer: Any = None
 
     def __enter__(self) -> Recording:
         if self._session is not None:
             raise LensError("this tap.record(...) block is entered already; make another for a nested one")
         trace = _compat.current_trace()
-        if not (_compat.is_eval_trace(trace) or isinstance(trace, LensTrace)):
+        if not (_compat.is_eval_trace(trace) or trace is LENS):
             raise LensError(
                 "tap.record(...) was entered inside a function that JAX is tracing (jit, vmap, grad, scan body). "
                 "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
                 "function: g = tap.verbose(f, on_step=print) and call g there"
             )
         self._session = Session(self._settings, self._recording, keep=self._keep)
+        self._outer = trace
         mesh.acquire()
-        self._current = _compat.set_current_trace(LensTrace(self._session))
-        self._current.__enter__()
+        blocks.enter(self._session)
+        _compat.make_current(LENS)
         return self._recording
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         session, self._session = self._session, None
         assert session is not None
-        self._current.__exit__(kind, error, traceback)
+        innermost = blocks.leave(session)
+        if innermost or not blocks.any_on():
+            _compat.make_current(self._outer if blocks.any_on() else _compat.eval_trace)
         mesh.release()
         with _compat.set_current_trace(_compat.eval_trace):
             session.close(failed=kind is not None)
@@ -148,7 +159,7 @@ def _wrapped(
     @functools.wraps(f)
     def observed(*args: Any, **kwargs: Any) -> Any:
         trace = _compat.current_trace()
-        if not (_compat.is_eval_trace(trace) or isinstance(trace, LensTrace)):
+        if not (_compat.is_eval_trace(trace) or trace is LENS):
             return observe_inside(f, settings, recording, args, kwargs, keep=keep)
         with Block(settings, recording, keep=keep):
             return f(*args, **kwargs)
@@ -159,7 +170,7 @@ def _wrapped(
 @contextmanager
 def unobserved() -> Iterator[None]:
     """What stands in this block runs as if no lens were there."""
-    if not isinstance(_compat.current_trace(), LensTrace):
+    if _compat.current_trace() is not LENS:
         yield
         return
     with _compat.set_current_trace(_compat.eval_trace):
@@ -169,11 +180,10 @@ def unobserved() -> Iterator[None]:
 @contextmanager
 def allow_nan() -> Iterator[None]:
     """What stands in this block may make NaNs: the gate looks away, everything else is observed as before."""
-    trace = _compat.current_trace()
-    if not isinstance(trace, LensTrace):
+    session = blocks.session_of_program() if _compat.current_trace() is LENS else None
+    if session is None:
         yield
         return
-    session = trace.session
     session.settle_now()
     session.gate_paused += 1
     try:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,16 +46,12 @@ class Session:
         self._misfits: dict[str, Misfit] = {}
         self._fitted = False
         self._loops = False
-        self._task = _current_task()
         self._certified = False
 
     # -- execution
 
     def execute(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run one program, observed as far as the lens asks for it; gives what production gives."""
-        if self._task is not None and _current_task() is not self._task:
-            self.recording.unobserved += 1
-            return _production(primitive, args, params)
         try:
             found = self._find(primitive, args, params)
         except LensError:
@@ -376,16 +369,6 @@ def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Ca
             return jax.make_jaxpr(lambda *xs: primitive.bind(*xs, **params))(*args)
 
     return build
-
-
-def _current_task() -> Any:
-    """The asyncio task of this thread, or ``None``; costs nothing while nobody uses asyncio."""
-    if "asyncio" not in sys.modules or not threading.current_thread().ident:
-        return None
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 def _strict() -> bool:

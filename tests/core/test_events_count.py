@@ -240,9 +240,7 @@ def loops_in_every_branch_of_a_switch():
         lambda c: lax.while_loop(lambda x: x < 1e6, lambda x: x + 1e6, c),
         lambda c: lax.fori_loop(0, 3, lambda _, x: x - 1e6, c),
     ]
-    f = jax.jit(
-        lambda c: lax.scan(lambda c, i: (lax.switch(i % 3, branches, c), None), c, jnp.arange(5))[0]
-    )
+    f = jax.jit(lambda c: lax.scan(lambda c, i: (lax.switch(i % 3, branches, c), None), c, jnp.arange(5))[0])
     return f, (1.0,)
 
 
@@ -263,11 +261,7 @@ def branch_not_jitted():
 
 @case({"scan[0]": steps(3), "scan[0]/scan[0]": steps(3, 2)})
 def inside_checkpoint():
-    f = jax.checkpoint(
-        lambda x: lax.scan(lambda c, _: (jax.checkpoint(partial(nest, (2,)))(c), None), x, None, 3)[
-            0
-        ]
-    )
+    f = jax.checkpoint(lambda x: lax.scan(lambda c, _: (jax.checkpoint(partial(nest, (2,)))(c), None), x, None, 3)[0])
     return jax.jit(f), (1.0,)
 
 
@@ -366,9 +360,7 @@ def gradient_of_a_jitted_function_in_the_block():
 
 @case({"scan[0]": steps(4), "scan[1]": steps(4)})
 def gradient_through_a_checkpointed_body():
-    f = lambda x: lax.scan(jax.checkpoint(lambda c, _: (jnp.sin(c) * x, None)), x, None, length=4)[
-        0
-    ]
+    f = lambda x: lax.scan(jax.checkpoint(lambda c, _: (jnp.sin(c) * x, None)), x, None, length=4)[0]
     return jax.jit(jax.grad(f)), (1.1,)
 
 
@@ -392,9 +384,7 @@ def forward_mode():
     }
 )
 def gradient_of_nested_scans():
-    f = lambda x: lax.scan(
-        lambda c, _: (lax.scan(lambda d, _: (jnp.sin(d), None), c, None, 2)[0], None), x, None, 3
-    )[0]
+    f = lambda x: lax.scan(lambda c, _: (lax.scan(lambda d, _: (jnp.sin(d), None), c, None, 2)[0], None), x, None, 3)[0]
     return jax.jit(jax.grad(f)), (1.1,)
 
 
@@ -421,9 +411,7 @@ def batched_while_not_jitted():
 
 @case({"while[0]": steps(5)})
 def batched_fori_loop_with_bounds_a_lane():
-    return jax.jit(jax.vmap(lambda n: lax.fori_loop(0, n, lambda i, x: x + i, 0))), (
-        jnp.array([3, 5, 0]),
-    )
+    return jax.jit(jax.vmap(lambda n: lax.fori_loop(0, n, lambda i, x: x + i, 0))), (jnp.array([3, 5, 0]),)
 
 
 @case({"while[0]": steps(4)})
@@ -480,9 +468,7 @@ def with_an_io_callback():
     from jax.experimental import io_callback
 
     def body(c, _):
-        c = io_callback(
-            lambda c: np.float32(c + 1), jax.ShapeDtypeStruct((), jnp.float32), c, ordered=True
-        )
+        c = io_callback(lambda c: np.float32(c + 1), jax.ShapeDtypeStruct((), jnp.float32), c, ordered=True)
         return c, None
 
     return jax.jit(lambda c: lax.scan(body, c, None, length=3)), (jnp.float32(1),)
@@ -509,9 +495,7 @@ def a_function_that_reads_values():
 
 @case({"scan[0]": steps(2)})
 def python_flags():
-    return jax.jit(
-        lambda x, flag, name: nest((2,), x) if flag and name == "a" else x, static_argnums=(1, 2)
-    ), (
+    return jax.jit(lambda x, flag, name: nest((2,), x) if flag and name == "a" else x, static_argnums=(1, 2)), (
         1.0,
         True,
         "a",
@@ -544,9 +528,7 @@ def test_events_are_body_executions_in_every_entry_form(name):
         assert by_path(got) == by_path(expected), entry
         assert_same_bits(result, plain)
         assert {e.kind for e in events} <= {"carry"}
-        assert all(
-            (e.time is not None) == (entry == "verbose" or entry.endswith("live")) for e in events
-        )
+        assert all((e.time is not None) == (entry == "verbose" or entry.endswith("live")) for e in events)
 
 
 # -- values, against NumPy
@@ -604,20 +586,14 @@ def test_per_lane_loops_in_one_another_tell_which_lanes_ran():
         return lax.while_loop(lambda s: s[0] < n, outer, (0, 0))[1]
 
     counts = np.array([3, 0, 5])
-    inner_trips = [
-        [i for i in range(n)] for n in counts
-    ]  # in outer step i the inner loop runs i times
+    inner_trips = [list(range(n)) for n in counts]  # in outer step i the inner loop runs i times
     for entry in ENTRIES:
-        result, events = seen(
-            entry, jax.jit(jax.vmap(f)), jnp.array(counts), select=lambda leaves: leaves[-1]
-        )
+        result, events = seen(entry, jax.jit(jax.vmap(f)), jnp.array(counts), select=lambda leaves: leaves[-1])
         assert result.tolist() == [sum(trips) for trips in inner_trips]
         outer = [e for e in events if e.path == "while[0]"]
         inner = [e for e in events if e.path == "while[0]/while[0]"]
         assert np.sum([e.active for e in outer], axis=0).tolist() == counts.tolist()
-        assert np.sum([e.active for e in inner], axis=0).tolist() == [
-            sum(trips) for trips in inner_trips
-        ]
+        assert np.sum([e.active for e in inner], axis=0).tolist() == [sum(trips) for trips in inner_trips]
         assert all(e.active.any() for e in events)
 
 
@@ -647,9 +623,7 @@ def test_python_loop_over_a_jitted_step_counts_calls():
 
     for entry in ENTRIES:
         _, events = seen(entry, f, 1.0)
-        assert sorted((e.call, e.steps) for e in events) == [
-            (c, (i,)) for c in range(5) for i in range(2)
-        ]
+        assert sorted((e.call, e.steps) for e in events) == [(c, (i,)) for c in range(5) for i in range(2)]
 
 
 def test_calls_are_counted_over_the_whole_recording_of_a_wrapped_function():
@@ -730,9 +704,7 @@ def test_typed_keys_are_observed_as_key_data(impl):
 
 def test_typed_keys_in_a_while_with_a_predicate_a_lane():
     def f(key, n):
-        return lax.while_loop(
-            lambda s: s[1] > 0, lambda s: (jax.random.split(s[0])[0], s[1] - 1), (key, n)
-        )[0]
+        return lax.while_loop(lambda s: s[1] > 0, lambda s: (jax.random.split(s[0])[0], s[1] - 1), (key, n))[0]
 
     keys, ns = jax.random.split(jax.random.key(0), 3), jnp.array([2, 0, 4])
     plain = jax.jit(jax.vmap(f))(keys, ns)
@@ -776,9 +748,7 @@ def test_outputs_of_scans_only():
     f = jax.jit(lambda n: (collatz_loop(n), lax.map(lambda x: x + 1, jnp.arange(3))))
     with tap.record(select_ys=lambda ys: ys[0]) as rec:
         f(6)
-    assert [(e.path, e.steps, int(e.value)) for e in rec.events] == [
-        ("scan[1]", (i,), i + 1) for i in range(3)
-    ]
+    assert [(e.path, e.steps, int(e.value)) for e in rec.events] == [("scan[1]", (i,), i + 1) for i in range(3)]
 
 
 def count_calls(operator):
@@ -853,9 +823,7 @@ def test_eager_primitives_outside_loops():
             jnp.sin(float(i))
         lax.sin(jnp.float32(4))
     assert [e.step for e in rec.events] == [-1] * 5
-    assert sorted(float(e.value) for e in rec.events) == pytest.approx(
-        sorted(math.sin(i) for i in range(5)), abs=1e-6
-    )
+    assert sorted(float(e.value) for e in rec.events) == pytest.approx(sorted(math.sin(i) for i in range(5)), abs=1e-6)
 
 
 def test_primitives_in_loops_branches_and_calls():
@@ -886,14 +854,10 @@ def test_primitives_in_loops_branches_and_calls():
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 @pytest.mark.parametrize("live", [False, True])
 def test_sampling_is_by_step_of_the_innermost_loop(every, live):
-    f = jax.jit(
-        lambda ns: lax.scan(lambda c, n: (collatz_loop(n) + 0 * c, jnp.sin(c * 1.0)), 0, ns)
-    )
+    f = jax.jit(lambda ns: lax.scan(lambda c, n: (collatz_loop(n) + 0 * c, jnp.sin(c * 1.0)), 0, ns))
     ns = [6, 1, 7]
     heard = []
-    options = (
-        {"on_step": heard.append, "on_ys": heard.append} if live else {"select_ys": lambda ys: ys}
-    )
+    options = {"on_step": heard.append, "on_ys": heard.append} if live else {"select_ys": lambda ys: ys}
     with tap.record(
         sample_every=every,
         select=lambda leaves: leaves[0],
@@ -925,9 +889,7 @@ def test_nothing_is_lost_when_buffers_run_full(kind, identity):
             n,
         ),
     }[kind]
-    with tap.record(
-        buffer_bytes=1000, identity=identity, where=lambda p: kind != "while_in_scan" or "/" in p
-    ) as rec:
+    with tap.record(buffer_bytes=1000, identity=identity, where=lambda p: kind != "while_in_scan" or "/" in p) as rec:
         jax.jit(f)(n)
     assert len(rec.events) == total
     assert len({(e.path, e.steps) for e in rec.events}) == total

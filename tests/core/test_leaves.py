@@ -57,9 +57,7 @@ PROGRAMS = {
         {"c[0]": 4.0, "c[1]": 8.0},
     ),
     "tuple_unpacked_by_name": (
-        scan_over(
-            lambda state, x: ((state[0] * 2, {"k": state[1]["k"] * 2}), None), (1.0, {"k": 3.0})
-        ),
+        scan_over(lambda state, x: ((state[0] * 2, {"k": state[1]["k"] * 2}), None), (1.0, {"k": 3.0})),
         {"state[0]": 4.0, "state[1].k": 12.0},
     ),
     "dict_in_sorted_order": (
@@ -67,9 +65,7 @@ PROGRAMS = {
         {"s.a": 8.0, "s.b": 4.0},
     ),
     "dataclass": (
-        scan_over(
-            lambda state, x: (State(state.L * 2, state.step_size * 2), None), State(1.0, 2.0)
-        ),
+        scan_over(lambda state, x: (State(state.L * 2, state.step_size * 2), None), State(1.0, 2.0)),
         {"state.L": 4.0, "state.step_size": 8.0},
     ),
     "named_tuple": (
@@ -114,15 +110,11 @@ PROGRAMS = {
         {"c[0]": 1.0, "c[1]": 2.0},
     ),
     "constants_are_no_leaves": (
-        lambda w=jnp.float32(7.0): lax.scan(
-            lambda c, x: ((c[0] * w, c[1]), None), (1.0, 2.0), None, length=2
-        ),
+        lambda w=7.0: lax.scan(lambda c, x: ((c[0] * w, c[1]), None), (1.0, 2.0), None, length=2),
         {"c[0]": 49.0, "c[1]": 2.0},
     ),
     "inputs_are_no_leaves": (
-        lambda: lax.scan(
-            lambda c, x: ((c[0] * x["a"], c[1]), None), (1.0, 2.0), {"a": jnp.array([2.0, 3.0])}
-        ),
+        lambda: lax.scan(lambda c, x: ((c[0] * x["a"], c[1]), None), (1.0, 2.0), {"a": jnp.array([2.0, 3.0])}),
         {"c[0]": 6.0, "c[1]": 2.0},
     ),
     "star_arguments": (
@@ -154,9 +146,7 @@ PROGRAMS = {
         {"x": 4.0},
     ),
     "fori_dynamic_passed_through": (
-        lambda: jax.jit(lambda n: lax.fori_loop(0, n, lambda i, s: (s[0] * 2, s[1]), (1.0, 5.0)))(
-            2
-        ),
+        lambda: jax.jit(lambda n: lax.fori_loop(0, n, lambda i, s: (s[0] * 2, s[1]), (1.0, 5.0)))(2),
         {"s[0]": 4.0, "s[1]": 5.0},
     ),
     "fori_all_passed_through": (
@@ -339,9 +329,7 @@ def test_no_warning_when_no_loop_ran_where_everything_fits_or_for_loops_of_jax()
         with tap.record(select="second"):
             jax.jit(lambda x: x + 1)(1.0)
         with tap.record(select="c"):
-            jax.jit(lambda x: lax.scan(lambda c, _: (c + sorted_(c), None), x, None, length=2)[0])(
-                1.0
-            )
+            jax.jit(lambda x: lax.scan(lambda c, _: (c + sorted_(c), None), x, None, length=2)[0])(1.0)
 
 
 def test_numbers_of_the_users_loops_do_not_depend_on_those_of_jax():
