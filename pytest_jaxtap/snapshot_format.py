@@ -189,9 +189,7 @@ def _regular(index: np.ndarray) -> dict[str, Any] | None:
     """The index in short: a range of steps, or every combination of a grid; ``None`` if neither."""
     if index.shape[1] == 1 and len(index) > 1:
         first, second, last = (int(index[i, 0]) for i in (0, 1, -1))
-        if second > first and np.array_equal(
-            index[:, 0], np.arange(first, last + 1, second - first)
-        ):
+        if second > first and np.array_equal(index[:, 0], np.arange(first, last + 1, second - first)):
             return {"range": [first, last + 1, second - first]}
     if len(index) and index.shape[1]:
         grid = (index.max(axis=0) + 1).tolist()
@@ -385,9 +383,8 @@ class _Parser:
         prefix = f"  {label}: "
         if not line.startswith(prefix):
             raise self.error(f"damaged: expected {prefix.strip()!r}, found {line[:60].strip()!r}")
-        value = json.loads(line[len(prefix) :])
         self.number += 1
-        return value
+        return json.loads(line[len(prefix) :])
 
 
 def _rows(cells: list[Any], dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
