@@ -19,8 +19,6 @@ from jaxtap_core.observer import Observer
 from jaxtap_core.plan import Planner
 from jaxtap_core.program import open_run, receivers
 from jaxtap_core.receive import Receiver
-from jaxtap_core.recording import Recording
-from jaxtap_core.settings import Settings
 
 
 class Traced(NamedTuple):
@@ -52,20 +50,13 @@ def trace_call(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     return Traced(jaxpr, operands, jax.tree.structure(shape))
 
 
-def observe_inside(
-    f: Callable[..., Any],
-    settings: Settings,
-    recording: Recording,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    keep: bool,
-) -> Any:
+def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call ``f`` under an outer transformation, with everything the settings ask for observed live."""
     traced = trace_call(f, args, kwargs)
+    settings = receiver.settings
     plan = Planner(settings, inside=True).plan(traced.jaxpr, "")
     name = getattr(f, "__name__", "function")
-    run = open_run(Receiver(settings, recording, keep=keep), name, 0)
+    run = open_run(receiver, name, 0)
     observer = Observer(plan, settings, receivers(), jnp.int32(run.number), inside=True)
     outs = observer.evaluate(plan.level, traced.jaxpr, traced.operands)
     return jax.tree.unflatten(traced.result, outs)

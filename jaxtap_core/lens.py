@@ -11,6 +11,7 @@ from typing import Any, overload
 from jaxtap_core import _compat, blocks, mesh
 from jaxtap_core.aside import LensError
 from jaxtap_core.inside import observe_inside
+from jaxtap_core.receive import Receiver
 from jaxtap_core.recording import Recording
 from jaxtap_core.session import Session
 from jaxtap_core.settings import Settings
@@ -61,10 +62,9 @@ LENS = LensTrace()
 class Block:
     """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives."""
 
-    def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
-        self._settings = settings
-        self._recording = recording
-        self._keep = keep
+    def __init__(self, receiver: Receiver, *, last: bool = True) -> None:
+        self._receiver = receiver
+        self._last = last
         self._session: Session | None = None
         self._outer: Any = None
 
@@ -78,12 +78,12 @@ class Block:
                 "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
                 "function: g = tap.verbose(f, on_step=print) and call g there"
             )
-        self._session = Session(self._settings, self._recording, keep=self._keep)
+        self._session = Session(self._receiver, last=self._last)
         self._outer = trace
         mesh.acquire()
         blocks.enter(self._session)
         _compat.make_current(LENS)
-        return self._recording
+        return self._receiver.recording
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         session, self._session = self._session, None
@@ -128,11 +128,10 @@ def record(f: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         >>> [float(event.value) for event in rec.events]
         [4.0, 2.0, 1.0]
     """
-    settings = Settings.of("tap.record", options)
-    recording = Recording()
+    receiver = Receiver(Settings.of("tap.record", options), Recording())
     if f is None:
-        return Block(settings, recording)
-    return _wrapped("tap.record", f, settings, recording, keep=True), recording
+        return Block(receiver)
+    return _wrapped("tap.record", f, receiver), receiver.recording
 
 
 def verbose(f: Callable[..., Any], /, **options: Any) -> Callable[..., Any]:
@@ -146,13 +145,10 @@ def verbose(f: Callable[..., Any], /, **options: Any) -> Callable[..., Any]:
     Returns:
         A function called like ``f``.
     """
-    settings = Settings.of("tap.verbose", options)
-    return _wrapped("tap.verbose", f, settings, Recording(), keep=False)
+    return _wrapped("tap.verbose", f, Receiver(Settings.of("tap.verbose", options), Recording(), keep=False))
 
 
-def _wrapped(
-    name: str, f: Callable[..., Any], settings: Settings, recording: Recording, *, keep: bool
-) -> Callable[..., Any]:
+def _wrapped(name: str, f: Callable[..., Any], receiver: Receiver) -> Callable[..., Any]:
     if not callable(f):
         raise TypeError(f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)")
 
@@ -160,8 +156,8 @@ def _wrapped(
     def observed(*args: Any, **kwargs: Any) -> Any:
         trace = _compat.current_trace()
         if not (_compat.is_eval_trace(trace) or trace is LENS):
-            return observe_inside(f, settings, recording, args, kwargs, keep=keep)
-        with Block(settings, recording, keep=keep):
+            return observe_inside(f, receiver, args, kwargs)
+        with Block(receiver, last=False):
             return f(*args, **kwargs)
 
     return observed

@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax, join, phase_of, source_of
-from jaxtap_core.aside import warn
+from jaxtap_core.aside import LensError, warn
 from jaxtap_core.events import Kind, Phase
 from jaxtap_core.leaves import Leaves, carry_leaves, output_names
 from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outputs, select_values
@@ -93,7 +93,8 @@ class Check:
         looks: what is looked for: in which leaf, and whether for NaN or Inf. The first ``carries`` are carries, the
             rest outputs.
         lanes: as in `Site`; one verdict a lane.
-        masked: whether all that a primitive puts out is only ever a case of a select.
+        consumer: position of the one select that all a primitive puts out goes into, where there is such: whether it
+            selects a NaN away is known only after it.
         once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
     """
 
@@ -108,7 +109,7 @@ class Check:
     carries: int
     lanes: tuple[int, ...]
     once: bool
-    masked: bool = False
+    consumer: int | None = None
 
 
 @dataclass(eq=False)
@@ -249,7 +250,7 @@ class Planner:
 
     def _level(self, jaxpr: Any, numbering: Numbering, place: _Place) -> Level:
         level = Level()
-        selected = _only_selected(jaxpr) if self._watches_births else frozenset()
+        selects = _only_selected(jaxpr) if self._watches_births else {}
         for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
             name = eqn.primitive.name
             path = ""
@@ -262,7 +263,7 @@ class Planner:
             elif self.replica and name in DEBUG_PRIMITIVES:
                 level.add(position, EqnPlan(drop=True))
             path = path or join(place.prefix, numbering.primitive(name))
-            self._primitive(level, position, eqn, path, place, selected)
+            self._primitive(level, position, eqn, path, place, selects)
         return level
 
     @property
@@ -343,7 +344,7 @@ class Planner:
         try:
             return bool(settings.where(path))
         except Exception as error:
-            raise ValueError(
+            raise LensError(
                 f"the path filter where={_name(settings.where)} raised {error!r} for the path {path!r}; "
                 "it gets the address of a loop and says True or False"
             ) from error
@@ -407,7 +408,7 @@ class Planner:
                 self.misfits.append(chosen)
 
     def _primitive(
-        self, level: Level, position: int, eqn: Any, path: str, place: _Place, selected: frozenset[Any]
+        self, level: Level, position: int, eqn: Any, path: str, place: _Place, selects: dict[Any, int]
     ) -> None:
         name = eqn.primitive.name
         structural = name in LOOPS or name == BRANCHES or call_of(eqn) is not None
@@ -442,7 +443,7 @@ class Planner:
                 carries=0,
                 lanes=place.lanes,
                 once=place.bound == 1,
-                masked=all(var in selected for var in eqn.outvars),
+                consumer=selects.get(eqn.outvars[0]) if len(eqn.outvars) == 1 else None,
             )
             self.checks[plan.check.number] = plan.check
             level.states.append(plan.check.number)
@@ -521,19 +522,21 @@ def _can_be_born(eqn: Any) -> bool:
     )
 
 
-def _only_selected(jaxpr: Any) -> frozenset[Any]:
-    """Variables whose every use is as a case of a ``select_n``."""
+def _only_selected(jaxpr: Any) -> dict[Any, int]:
+    """Variables whose only use is as a case of one ``select_n``, with the position of that equation."""
     inner = _compat.body_of(jaxpr).jaxpr
-    cases: set[Any] = set()
-    others: set[Any] = {var for var in inner.outvars if not isinstance(var, _compat.Literal)}
-    for eqn in inner.eqns:
-        atoms = [(i, atom) for i, atom in enumerate(eqn.invars) if not isinstance(atom, _compat.Literal)]
+    uses: dict[Any, list[int | None]] = {}
+    for position, eqn in enumerate(inner.eqns):
         call = call_of(eqn)
         # jnp.where is a jitted function: its program is a single select of its operands
-        selects = eqn.primitive.name == "select_n" or (call is not None and _is_where(call.jaxpr))
-        for i, atom in atoms:
-            (cases if selects and i > 0 else others).add(atom)
-    return frozenset(cases - others)
+        is_select = eqn.primitive.name == "select_n" or (call is not None and _is_where(call.jaxpr))
+        for i, atom in enumerate(eqn.invars):
+            if not isinstance(atom, _compat.Literal):
+                uses.setdefault(atom, []).append(position if is_select and i > 0 else None)
+    for atom in inner.outvars:
+        if not isinstance(atom, _compat.Literal):
+            uses.setdefault(atom, []).append(None)
+    return {var: at[0] for var, at in uses.items() if len(at) == 1 and at[0] is not None}
 
 
 def _is_where(jaxpr: Any) -> bool:

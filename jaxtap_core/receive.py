@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,17 @@ from jaxtap_core.plan import Site
 from jaxtap_core.recording import Recording, Stream, StreamKey, arrived
 from jaxtap_core.settings import Settings
 from jaxtap_core.taps import Tap
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _message(answer: Any) -> str:
+    """What a predicate said: its own message, ``"alert"`` for another truth, nothing for none."""
+    if not answer:
+        return ""
+    return answer if isinstance(answer, str) else "alert"
 
 
 class Receiver:
@@ -35,7 +46,7 @@ class Receiver:
         self.recording = recording
         self._keep = keep
         self._lock = threading.RLock()
-        self._silenced: set[int] = set()
+        self._silenced: set[Hashable] = set()
         self._alerted: set[tuple[Any, ...]] = set()
         self.alerted = False
 
@@ -153,28 +164,31 @@ class Receiver:
     def _caller(self, what: str, function: Callable[..., Any] | None) -> list[Callable[[TapEvent], None]]:
         return [] if function is None else [functools.partial(self._call, what, function)]
 
-    def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    def _call(
+        self, what: str, function: Callable[..., Any], *args: Any, answer: Callable[[Any], Any] = _as_it_is
+    ) -> Any:
         """Call something of the user's; when it raises it is heard of once and never called again."""
         if self._silenced and _mark(function) in self._silenced:
             return None
         try:
-            return function(*args)
+            return answer(function(*args))
         except Exception as error:
             self._silenced.add(_mark(function))
             warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
             return None
 
-    def _ask(self, what: str, predicate: Callable[..., Any], value: Any, event: TapEvent, once: bool, tap: int | None = None) -> None:
-        answer = self._call(what, predicate, value)
-        if answer is None:
-            return
-        try:
-            yes = isinstance(answer, str) or bool(answer)
-        except Exception as error:
-            self._call(what, _raise, error)
-            return
-        if yes:
-            self._alert(event, answer if isinstance(answer, str) else "alert", once, tap)
+    def _ask(
+        self,
+        what: str,
+        predicate: Callable[..., Any],
+        value: Any,
+        event: TapEvent,
+        once: bool,
+        tap: int | None = None,
+    ) -> None:
+        message = self._call(what, predicate, value, answer=_message)
+        if message:
+            self._alert(event, message, once, tap)
 
     def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
         if once:
@@ -194,9 +208,6 @@ def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def _mark(function: Callable[..., Any]) -> int:
-    return id(getattr(function, "__self__", function))
-
-
-def _raise(error: Exception) -> None:
-    raise error
+def _mark(function: Callable[..., Any]) -> Hashable:
+    """Tells functions apart; a method is made anew whenever it is asked for."""
+    return id(getattr(function, "__self__", function)), getattr(function, "__name__", "")

@@ -18,9 +18,7 @@ from jaxtap_core.pending import Pending, Queue, held
 from jaxtap_core.plan import Budget, Plan
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
-from jaxtap_core.recording import Recording
 from jaxtap_core.selection import Misfit
-from jaxtap_core.settings import Settings
 from jaxtap_core.stop import Diagnosis, LoopBudgetExceeded, TapAlert, diagnose
 from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
 
@@ -31,15 +29,17 @@ class Session:
     """Executes programs under one lens and keeps what they bring.
 
     Args:
-        settings: what is asked of the lens.
-        recording: where it goes.
-        keep: whether events are kept (a lens that is only live keeps none).
+        receiver: where everything goes, and what is asked of the lens; it may have served a session before.
+        last: whether no session of that receiver follows.
     """
 
-    def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
-        self.settings = settings
-        self.recording = recording
-        self.receiver = Receiver(settings, recording, keep=keep)
+    def __init__(self, receiver: Receiver, *, last: bool = True) -> None:
+        self.receiver = receiver
+        self.settings = receiver.settings
+        self.recording = receiver.recording
+        self._last = last
+        receiver.alerted = False
+        self._known = len(self.recording.findings), len(self.recording.alerts)
         self.gate_paused = 0
         self._queue = Queue(self._settle)
         self._verdicts: list[ProgramVerdict] = []
@@ -199,13 +199,11 @@ class Session:
             self._raise_alert()
 
     def _raise_alert(self) -> None:
-        """With ``fail_fast``, raise the first alert or finding there has been."""
-        recording = self.recording
-        if recording.findings:
-            finding = recording.findings[0]
+        """With ``fail_fast``, raise the first alert or finding of this session."""
+        findings, alerts = self._known
+        for finding in self.recording.findings[findings:]:
             raise TapAlert(str(finding), finding=finding)
-        if recording.alerts:
-            alert = recording.alerts[0]
+        for alert in self.recording.alerts[alerts:]:
             raise TapAlert(str(alert), alert=alert)
 
     def _budget_error(self, pending: Pending, budget: Budget, steps: np.ndarray) -> LoopBudgetExceeded:
@@ -324,8 +322,9 @@ class Session:
         self._queue.drain()
         jax.effects_barrier()
         if self._verdicts:
-            self.recording.certificate = Certificate(tuple(self._verdicts))
-        for sink in self.settings.sinks:
+            before = self.recording.certificate
+            self.recording.certificate = Certificate((*(before.programs if before else ()), *self._verdicts))
+        for sink in self.settings.sinks if self._last else ():
             try:
                 sink.close()
             except Exception as error:
@@ -351,7 +350,7 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 
 def _can_be_bad(x: Any) -> bool:
-    return isinstance(x, jax.Array) and x.dtype.kind in "fcV"
+    return isinstance(x, jax.Array) and getattr(x.dtype, "kind", "") in ("f", "c", "V")
 
 
 def _production(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
