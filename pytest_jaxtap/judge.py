@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import unittest
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,7 +46,11 @@ def watched(item: pytest.Item) -> Iterator[None]:
 def _place_of_body(item: pytest.Function) -> tuple[Any, str]:
     """Where the function hangs that is called once for each example or run."""
     handle = getattr(item.obj, "hypothesis", None)
-    return (handle, "inner_test") if hasattr(handle, "inner_test") else (item, "obj")
+    if hasattr(handle, "inner_test"):
+        return handle, "inner_test"
+    if isinstance(item.instance, unittest.TestCase) and inspect.iscoroutinefunction(item.obj):
+        return item.instance, item.name  # unittest looks it up there, not in pytest's item
+    return item, "obj"
 
 
 def _under_lens(body: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
@@ -77,20 +82,37 @@ class Body:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._block: Any = None
+        self._recording: Any = None
 
     def __enter__(self) -> None:
         import jaxtap_core as tap
 
         self._block = tap.record(**self._watch.demand.body_options())
-        self._watch.add_body(self._block.__enter__())
+        self._recording = self._block.__enter__()
+        self._watch.add_body(self._recording)
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         __tracebackhide__ = True
+        own = error is not None and not self._stopped(error)
         try:
             self._block.__exit__(kind, error, traceback)
         except Exception as closing:
-            if error is None:
+            if own:
+                note = f"jaxtap: the lens could not be closed: {type(closing).__name__}: {closing}"
+                error.add_note(note)  # type: ignore[union-attr]
+            elif not self._stopped(closing):
                 raise
-            error.add_note(f"jaxtap: the lens could not be closed: {type(closing).__name__}: {closing}")
-        if error is None and (text := self._watch.tell()) is not None:
-            raise JaxtapFailure(text)
+        if own:
+            self._watch.note(error)
+        elif (text := self._watch.tell()) is not None:
+            raise JaxtapFailure(text) from None
+        return not own
+
+    def _stopped(self, error: BaseException) -> bool:
+        """Whether the lens of this block raised ``error``, to stop at its first alert or finding."""
+        import jaxtap_core as tap
+
+        if not isinstance(error, tap.TapAlert):
+            return False
+        seen = [*self._recording.findings, *self._recording.alerts]
+        return any(one is error.finding or one is error.alert for one in seen)

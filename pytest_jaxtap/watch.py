@@ -91,6 +91,13 @@ class Watch:
         self.failure = story(problems, verbose=self.verbose)
         return self.failure
 
+    def note(self, error: BaseException | None) -> None:
+        """Keep what the body raised, for reports, if it comes from the lens: a trip budget."""
+        from jaxtap_core import LoopBudgetExceeded
+
+        if isinstance(error, LoopBudgetExceeded):
+            self.failure = f"jaxtap: {error}"
+
     # -- what counts
 
     def _bad(self) -> Iterator[Problem]:
