@@ -140,10 +140,7 @@ def diff(
     changed = {}
     if isinstance(a, StoredRecording) or isinstance(b, StoredRecording):
         # What comes from no file was made in this process.
-        expected, got = (
-            side.environment if isinstance(side, StoredRecording) else fingerprint()
-            for side in (a, b)
-        )
+        expected, got = (side.environment if isinstance(side, StoredRecording) else fingerprint() for side in (a, b))
         changed = differences(expected, got)
     tolerances = Tolerances.of(rtol, atol, ulp, columns)
     return compare(tracks_of(a), tracks_of(b), tolerances, nan, changed)
@@ -217,9 +214,7 @@ def _nearest(track: Track, others: Iterable[Track]) -> str:
     return f"; the nearest without a partner is {close[0]}" if close else ""
 
 
-def _compare_track(
-    a: Track, b: Track, tolerances: Tolerances, nan: NaN
-) -> Iterator[Structural | LeafDifference]:
+def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iterator[Structural | LeafDifference]:
     a = replace(a, source=b.source or a.source)
     title = str(a.place)
     where = f" [{title}]" if title else ""
@@ -234,7 +229,9 @@ def _compare_track(
         return
     rows_a, rows_b = _aligned(left, right)
     for problem, track, rows in (("missing", a, rows_a), ("extra", b, rows_b)):
-        rest = np.setdiff1d(np.arange(track.length), rows)
+        alone = np.ones(track.length, bool)
+        alone[rows] = False
+        rest = np.flatnonzero(alone)
         if len(rest):
             text = f"{problem} {_steps(track, rest)}: expected {a.length} events, got {b.length}"
             yield Structural(f"{problem} steps", title, "", text + where)
@@ -286,10 +283,7 @@ def _aligned(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
     if np.array_equal(left, right):
         rows = np.arange(len(left))
         return rows, rows
-    x, y = (
-        np.ascontiguousarray(side).view(f"V{8 * side.shape[1]}").reshape(-1)
-        for side in (left, right)
-    )
+    x, y = (np.ascontiguousarray(side).view(f"V{8 * side.shape[1]}").reshape(-1) for side in (left, right))
     _, rows_a, rows_b = np.intersect1d(x, y, return_indices=True)
     order = np.argsort(rows_a)
     return rows_a[order], rows_b[order]

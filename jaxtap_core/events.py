@@ -172,7 +172,8 @@ class Finding(_Plain):
         last_good: what the leaf held at the last finite step: ``step``, ``min``, ``max``; or ``None``.
         origin: where it was born, or ``None`` where nobody asked.
         size: number of elements of the leaf.
-        masked: whether what was born is only ever a case of a select (level ``born``).
+        masked: whether a select drops at once what was born (levels that look at primitives).
+        more: further findings at the same place of which no details were kept.
     """
 
     event: TapEvent
@@ -184,6 +185,7 @@ class Finding(_Plain):
     origin: Origin | None = None
     size: int | None = None
     masked: bool = False
+    more: int = 0
 
     def __str__(self) -> str:
         from jaxtap_core.story import tell

@@ -19,10 +19,10 @@ from jaxtap_core import _compat
 from jaxtap_core.address import source_of
 from jaxtap_core.events import Finding, TapEvent
 from jaxtap_core.leaves import tidy
-from jaxtap_core.observer import Verdicts
+from jaxtap_core.observer import MASKED, Verdicts
 from jaxtap_core.origin import Target, explain_target
 from jaxtap_core.pending import Pending
-from jaxtap_core.plan import GATE_ROWS, Check
+from jaxtap_core.plan import Check
 
 Bad = Literal["nan", "inf"]
 
@@ -40,6 +40,7 @@ class Met:
     phase: str
     source: str
     masked: bool = False
+    more: int = 0
 
 
 def bad_on_host(x: Any, bad: Bad) -> bool:
@@ -115,7 +116,9 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
         return
     depth = check.depth if check.kind == "primitive" else check.depth - 1
     sound: dict[Bad, bool] = {}
-    for row in np.asarray(state.rows)[: min(count, GATE_ROWS)]:
+    kept = np.asarray(state.rows)[:count]
+    for number, row in enumerate(kept):
+        more = count - len(kept) if number == len(kept) - 1 else 0
         steps, verdicts = tuple(row[:depth].tolist()), row[depth:].reshape(len(check.looks), -1)
         for i, (look, verdict) in enumerate(zip(check.looks, verdicts, strict=True)):
             hits = np.flatnonzero(verdict > 0 if check.kind == "primitive" else verdict >= 0)
@@ -130,9 +133,10 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
             first = hits[np.argmin(verdict[hits])]
             lane = tuple(int(k) for k in np.unravel_index(first, check.lanes)) if check.lanes else None
             at = steps if check.kind == "primitive" else (*steps, int(verdict[first]))
+            masked = check.kind == "primitive" and int(verdict[first]) == MASKED
             kind = "output" if is_output else check.kind
             target = Target(kind, check.path, at, look.place, look.bad, lane)
-            yield Met(target, look.name, kind, check.total, check.phase, check.source, check.masked)
+            yield Met(target, look.name, kind, check.total, check.phase, check.source, masked, more)
 
 
 def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
@@ -162,6 +166,7 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
         origin=explained.origin if explained else None,
         size=explained.size if explained else None,
         masked=met.masked,
+        more=met.more,
     )
     if explain:
         from jaxtap_core.reproduce import keep

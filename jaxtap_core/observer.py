@@ -25,6 +25,8 @@ from jaxtap_core.settings import Settings
 from jaxtap_core.structure import call_of
 from jaxtap_core.taps import Tap
 
+BORN, MASKED = 1, 2  # verdicts on a primitive: it made something bad; and a select dropped it at once
+
 Rule = Callable[["Observer", Any, EqnPlan, list[Any]], list[Any]]
 
 
@@ -32,7 +34,7 @@ class Verdicts(NamedTuple):
     """What the gate found at one place: ``count`` entries; a row holds step vector, then a verdict a leaf (and lane).
 
     For a loop the verdict is the step at which the leaf first held a NaN, or a negative number; for a primitive it is
-    0 or 1.
+    0, `BORN` or `MASKED`.
     """
 
     count: Any
@@ -105,6 +107,7 @@ class Observer:
         env: dict[Any, Any] = dict(zip(inner.constvars, consts, strict=True))
         env.update(zip(inner.invars, args, strict=True))
         read = lambda atom: atom.val if isinstance(atom, _compat.Literal) else env[atom]
+        deferred: dict[int, list[tuple[Check, list[Any]]]] = {}
         for position, eqn in enumerate(inner.eqns):
             values = [read(atom) for atom in eqn.invars]
             plan = level.plans.get(position)
@@ -119,7 +122,9 @@ class Observer:
                     if not eqn.primitive.multiple_results:
                         outs = [outs]
                 if plan is not None:
-                    self._observe_primitive(plan, values, outs)
+                    self._observe_primitive(plan, values, outs, deferred)
+                for check, bad in deferred.pop(position, ()):
+                    self._note_births(check, bad, outs)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in inner.outvars]
 
@@ -242,7 +247,13 @@ class Observer:
 
     # -- primitives
 
-    def _observe_primitive(self, plan: EqnPlan, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _observe_primitive(
+        self,
+        plan: EqnPlan,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        deferred: dict[int, list[tuple[Check, list[Any]]]],
+    ) -> None:
         for site in plan.sites:
             assert site.tap is not None
             tap = self.settings.taps[site.tap]
@@ -251,7 +262,11 @@ class Observer:
             else:
                 self.visit(site, lambda: outs)
         if plan.check is not None and plan.check.kind == "primitive":
-            self._check_primitive(plan.check, ins, outs)
+            check, bad = plan.check, self._births(plan.check, ins, outs)
+            if check.consumer is None:
+                self._note_births(check, bad, None)
+            else:
+                deferred.setdefault(check.consumer, []).append((check, bad))
 
     def _watch(self, site: Site, tap: Tap, outs: Sequence[Any]) -> None:
         watched = [x for x in site.selection.reduce(outs) if jnp.issubdtype(x.dtype, jnp.inexact)]
@@ -310,7 +325,8 @@ class Observer:
 
         self.states[check.number] = lax.cond(hit, enter, lambda: state)
 
-    def _check_primitive(self, check: Check, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _births(self, check: Check, ins: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """For each look, whether the primitive made something bad out of operands that were not."""
         operands = [x for x in ins if not _compat.is_ref(getattr(x, "aval", None))]
         bad = []
         for look in check.looks:
@@ -319,8 +335,19 @@ class Observer:
             lanes = check.lanes if out.shape[: len(check.lanes)] == check.lanes else ()
             fresh = ~any_bad(operands, nan=nan, inf=inf)
             bad.append(self._bad_somewhere([out], lanes, nan=nan, inf=inf) & fresh)
+        return bad
+
+    def _note_births(self, check: Check, bad: list[Any], selected: Sequence[Any] | None) -> None:
+        """Enter what was born; ``selected`` is what came of it in the only select that it goes into."""
         hit = functools.reduce(jnp.logical_or, bad)
-        self.note(check, bad, hit)
+        verdicts = [verdict.astype(jnp.int32) for verdict in bad]
+        if selected is not None:
+            survives = [any_bad(selected, nan=k.bad == "nan", inf=k.bad == "inf") for k in check.looks]
+            verdicts = [
+                jnp.where(verdict > 0, jnp.where(alive, BORN, MASKED), 0)
+                for verdict, alive in zip(verdicts, survives, strict=True)
+            ]
+        self.note(check, verdicts, hit)
         if self.settings.fail_fast:
             self.pull(check.number, hit)
 

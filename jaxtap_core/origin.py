@@ -22,7 +22,7 @@ from jaxtap_core.events import Finding, Origin
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
 from jaxtap_core.place import Entry, NotMet, Place, numpy_codes
-from jaxtap_core.replay import INF, NAN, CannotReplay, Level, Node, evaluate, flatten, host, quiet
+from jaxtap_core.replay import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
 from jaxtap_core.reproduce import evidence, keep
 from jaxtap_core.structure import BRANCHES, LOOPS, Scan
 from jaxtap_core.walk import first_bad, follow, region_of
@@ -43,7 +43,7 @@ class Target:
             one may be ``None`` for a carry or an output: then it is looked for.
         index: which carry or output of the loop's equation, which result, which output of the
             primitive.
-        bad: ``"nan"``, or ``"inf"`` for either.
+        bad: ``"nan"`` or ``"inf"``.
         lane: lane of a loop batched over its predicate, else ``None``.
     """
 
@@ -66,7 +66,6 @@ class Explanation:
         last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it
             came in).
         step: the step at which it was met (-1: it was bad when it came into the loop).
-        bad: which of the two it is, ``"nan"`` or ``"inf"``.
     """
 
     origin: Origin
@@ -75,7 +74,6 @@ class Explanation:
     first_index: Index | None = None
     last_good: dict[str, Any] | None = None
     step: int | None = None
-    bad: Literal["nan", "inf"] | None = None
 
 
 def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanation:
@@ -165,7 +163,7 @@ class _Replay:
 
     def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target) -> None:
         self.jaxpr, self.args, self.target = quiet(jaxpr), list(args), target
-        self.bit = NAN if target.bad == "nan" else NAN | INF
+        self.bit = BITS[target.bad]
         self.names = _compat.arg_names(jaxpr)
         self.level = flatten(self.jaxpr)
         if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
@@ -253,20 +251,17 @@ class _Replay:
         step: int | None = None,
     ) -> Explanation:
         whole = code.shape == place.shape(number)
-        infinite = self.bit & INF and (first_bad(code, INF, box if whole else ()) is not None)
-        bad: Literal["nan", "inf"] = "inf" if infinite else "nan"
-        index = first_bad(code, INF if infinite else NAN, box) if whole else None
+        index = first_bad(code, self.bit, box) if whole else None
         if found is not None and place.entry is not None:
             place.entry = place.entry._replace(element=index)
             step = found.step
         return Explanation(
-            origin=origin_of(follow(place, number, index, bad), self.names),
+            origin=origin_of(follow(place, number, index, self.target.bad), self.names),
             count=int(((code & self.bit) > 0).sum()) if whole else None,
             size=code.size if whole else None,
             first_index=index,
             last_good=_last_good(found),
             step=step,
-            bad=bad,
         )
 
     # -- finding the place

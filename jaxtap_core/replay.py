@@ -8,13 +8,14 @@ for: which elements are NaN or infinite (`codes`), or the values themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax, phase_of, source_of
@@ -44,6 +45,7 @@ class Node:
         inputs, outputs: numbers of its values within the level.
         source, phase: as in `Origin`.
         levels: the inner programs by name, made when first asked for (see `inner`).
+        checked: whether it stands in a ``shard_map`` that checks which values vary between shards.
     """
 
     eqn: Any
@@ -53,6 +55,7 @@ class Node:
     source: str
     phase: Phase
     levels: dict[str, Level] = field(default_factory=dict)
+    checked: bool = False
 
     @property
     def primitive(self) -> str:
@@ -62,7 +65,8 @@ class Node:
     def inner(self, name: str) -> Level:
         """The inner program ``body``, ``pred`` (of a ``while``), ``b0``, ``b1`` … (of a branch)."""
         if name not in self.levels:
-            self.levels[name] = flatten(self._jaxpr(name), self.source, self.phase)
+            jaxpr = self._jaxpr(name)
+            self.levels[name] = _level(jaxpr, Numbering(), self.source, self.phase, self.checked)
         return self.levels[name]
 
     def all_inner(self) -> list[Level]:
@@ -169,54 +173,68 @@ def _quiet_equation(eqn: Any) -> Any:
 
 def flatten(jaxpr: Any, source: str = "", phase: Phase = "forward") -> Level:
     """Number the values of ``jaxpr``; ``source``, ``phase`` are for equations that do not tell."""
-    return _level(jaxpr, Numbering(), source, phase)
+    return _level(jaxpr, Numbering(), source, phase, checked=False)
 
 
-def _level(jaxpr: Any, numbering: Numbering, source: str, phase: Phase) -> Level:
+def _level(jaxpr: Any, numbering: Numbering, source: str, phase: Phase, checked: bool) -> Level:
     level, body = Level(), _compat.body_of(jaxpr)
     level.inputs = [level.new(var.aval) for var in body.jaxpr.invars]
-    level.outputs = _enter(level, jaxpr, level.inputs, numbering, source, phase)
+    level.outputs = _Flattening(level, numbering, checked).enter(jaxpr, level.inputs, source, phase)
     return level
 
 
-def _enter(
-    level: Level, jaxpr: Any, inputs: Sequence[int], numbering: Numbering, source: str, phase: Phase
-) -> list[int]:
-    body = _compat.body_of(jaxpr)
-    env = dict(zip(body.jaxpr.invars, inputs, strict=True))
+@dataclass(frozen=True)
+class _Flattening:
+    level: Level
+    numbering: Numbering
+    checked: bool
 
-    def constant(aval: Any, value: Any) -> int:
-        number = level.new(aval)
+    def enter(self, jaxpr: Any, inputs: Sequence[int], source: str, phase: Phase) -> list[int]:
+        """Number what ``jaxpr`` computes of the values ``inputs``; gives the numbers of its outputs."""
+        body = _compat.body_of(jaxpr)
+        env = dict(zip(body.jaxpr.invars, inputs, strict=True))
+        for var, value in zip(body.jaxpr.constvars, body.consts, strict=True):
+            env[var] = self._constant(var.aval, value)
+
+        def read(atom: Any) -> int:
+            if isinstance(atom, _compat.Literal):
+                return self._constant(atom.aval, atom.val)
+            return env[atom]
+
+        for eqn in body.jaxpr.eqns:
+            operands = [read(atom) for atom in eqn.invars]
+            here, now = source_of(eqn.source_info, source), phase_of(eqn.source_info, phase)
+            call = call_of(eqn)
+            if call is not None:
+                arguments = call_operands(eqn, call, operands)
+                results = self.enter(call.jaxpr, arguments, here, now)
+                self.numbering.primitive(eqn.primitive.name)
+            else:
+                results = self._node(eqn, operands, here, now)
+            env.update(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in body.jaxpr.outvars]
+
+    def _constant(self, aval: Any, value: Any) -> int:
+        number = self.level.new(aval)
         if isinstance(value, bool | int | float | complex | np.generic):
-            value = np.asarray(value, aval.dtype)  # a Python number would take whatever type jax gives it now
-        level.consts[number] = value
+            value = np.asarray(value, aval.dtype)  # else it would take whatever type jax gives it now
+        self.level.consts[number] = value
         return number
 
-    def read(atom: Any) -> int:
-        return constant(atom.aval, atom.val) if isinstance(atom, _compat.Literal) else env[atom]
-
-    for var, value in zip(body.jaxpr.constvars, body.consts, strict=True):
-        env[var] = constant(var.aval, value)
-    for eqn in body.jaxpr.eqns:
-        operands = [read(atom) for atom in eqn.invars]
-        here, now = source_of(eqn.source_info, source), phase_of(eqn.source_info, phase)
-        call, name = call_of(eqn), eqn.primitive.name
-        if call is not None:
-            arguments = call_operands(eqn, call, operands)
-            results = _enter(level, call.jaxpr, arguments, numbering, here, now)
-            numbering.primitive(name)
+    def _node(self, eqn: Any, operands: list[int], source: str, phase: Phase) -> list[int]:
+        name, position = eqn.primitive.name, len(self.level.nodes)
+        if name in (*LOOPS, BRANCHES):
+            segment = self.numbering.structure(name, built_by_jax(eqn.source_info))
         else:
-            if name in (*LOOPS, BRANCHES):
-                segment = numbering.structure(name, built_by_jax(eqn.source_info))
-            else:
-                segment = numbering.primitive(name)
-            results = [level.new(var.aval, len(level.nodes)) for var in eqn.outvars]
-            node = Node(eqn, segment, operands, results, here, now)
-            if name == "shard_map":  # an address goes on through it, though its values are others
-                node.levels["shards"] = _level(eqn.params["jaxpr"], numbering, here, now)
-            level.nodes.append(node)
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [read(atom) for atom in body.jaxpr.outvars]
+            segment = self.numbering.primitive(name)
+        results = [self.level.new(var.aval, position) for var in eqn.outvars]
+        node = Node(eqn, segment, operands, results, source, phase, checked=self.checked)
+        if name == "shard_map":  # an address goes on through it, though its values are others
+            checked = eqn.params["check_vma"]
+            inner = _level(eqn.params["jaxpr"], self.numbering, source, phase, checked)
+            node.levels["shards"] = inner
+        self.level.nodes.append(node)
+        return results
 
 
 def evaluate(level: Level, inputs: Sequence[Any], wanted: Iterable[int]) -> dict[int, Any]:
@@ -230,11 +248,47 @@ def evaluate(level: Level, inputs: Sequence[Any], wanted: Iterable[int]) -> dict
             raise CannotReplay(f"{node.segment} ({node.source}) acts outside the program, and is not repeated")
         operands = [env[number] for number in node.inputs]
         with _compat.equation_context(node.eqn):
-            results = node.eqn.primitive.bind(*operands, **_compat.bind_params(node.eqn))
-        if not node.eqn.primitive.multiple_results:
-            results = [results]
+            results = _bind(node, operands)
         env.update(zip(node.outputs, results, strict=True))
     return env
+
+
+def _bind(node: Node, operands: Sequence[Any]) -> Sequence[Any]:
+    primitive, params = node.eqn.primitive, _compat.bind_params(node.eqn)
+    if node.checked:
+        # A place in a shard_map takes all values for varying, whatever the program knows of them.
+        if primitive.name in UNCHECKED:
+            return [UNCHECKED[primitive.name](operands[0], params["axes"])]
+        if node.primitive in LOOPS or node.primitive == BRANCHES:
+            params = {**params, **_retraced(node)}
+    results = primitive.bind(*operands, **params)
+    return results if primitive.multiple_results else [results]
+
+
+#: Primitives that exist only where it is checked which values vary, by what they do elsewhere.
+UNCHECKED: dict[str, Callable[..., Any]] = {
+    "psum_invariant": lax.psum,
+    "pvary": lambda x, axes: x,
+}
+
+
+def _retraced(node: Node) -> dict[str, Any]:
+    """The inner programs of a loop or branch, traced again where nothing is known to be the same."""
+
+    def trace(name: str) -> Any:
+        level = node.inner(name)
+
+        def program(*inputs: Any) -> list[Any]:
+            env = evaluate(level, inputs, level.outputs)
+            return [env[n] for n in level.outputs]
+
+        return jax.make_jaxpr(program)(*(_compat.unvarying(level.avals[n]) for n in level.inputs))
+
+    if node.primitive == "scan":
+        return {"jaxpr": trace("body")}
+    if node.primitive == "while":
+        return {"cond_jaxpr": trace("pred"), "body_jaxpr": trace("body")}
+    return {"branches": tuple(trace(f"b{i}") for i in range(len(node.eqn.params["branches"])))}
 
 
 def is_inexact(aval: Any) -> bool:

@@ -51,6 +51,7 @@ def _headline(finding: Finding) -> str:
         text += ", masked by select" if finding.masked else ""
     elif not event.path:
         program = f" of {event.program}" if event.program else ""
+        program += f", call {event.call}" if event.call else ""
         text = f"{bad} in {finding.leaf or 'the result'!r}{program}"
     elif event.kind == "output":
         text = f"{bad} in per-step output {finding.leaf!r} of {event.path}{_step(finding)}"
