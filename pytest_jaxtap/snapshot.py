@@ -94,9 +94,7 @@ class TapSnapshot:
 
     def __eq__(self, other: object) -> bool:
         __tracebackhide__ = True
-        self.report = self._test.compare(
-            other, self._tolerances, self._nan, self._name, self._platform
-        )
+        self.report = self._test.compare(other, self._tolerances, self._nan, self._name, self._platform)
         return not self.report
 
     def __repr__(self) -> str:
@@ -115,9 +113,7 @@ class _Test:
         self._verbose = request.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS) >= 2
         self._root = request.config.rootpath
 
-    def compare(
-        self, value: Any, tolerances: Tolerances, nan: NaN, name: str | None, platform: str
-    ) -> list[str]:
+    def compare(self, value: Any, tolerances: Tolerances, nan: NaN, name: str | None, platform: str) -> list[str]:
         """Ask syrupy whether ``value`` matches; the report, empty if it does.
 
         Raises:

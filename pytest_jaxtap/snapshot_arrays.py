@@ -46,7 +46,7 @@ def store(entries: Iterable[Entry], text: Path) -> dict[int, str]:
                 large[id(track)] = index
     digests = {}
     for key, column in large.items():
-        if column.size > TEXT_ELEMENTS:
+        if max(column.size, *column.shape[:2]) > TEXT_ELEMENTS:  # rows may be empty
             data = _bytes(column)
             digests[key] = hashlib.sha256(data).hexdigest()
             path = _path(text, digests[key])

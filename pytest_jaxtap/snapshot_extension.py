@@ -27,12 +27,10 @@ from pytest_jaxtap.snapshot_format import (
     Entry,
     dump,
     named_files,
-    parse,
 )
+from pytest_jaxtap.snapshot_parse import parse
 
-_LONGEST = (
-    200  # bytes of a file name; file systems take 255, the suffix and the dot files need some
-)
+_LONGEST = 200  # bytes of a file name; file systems take 255, the suffix and the dot files need some
 _ODD = re.compile(r'[\\/?*:|"<>]|^[.]|\s$')
 
 
@@ -123,9 +121,7 @@ class JaxtapExtension(AbstractSyrupyExtension):
             collection.add(Snapshot(name=name))
         return collection
 
-    def read_snapshot_data_from_location(
-        self, *, snapshot_location: str, snapshot_name: str, session_id: str
-    ) -> Any:
+    def read_snapshot_data_from_location(self, *, snapshot_location: str, snapshot_name: str, session_id: str) -> Any:
         """One entry, or ``None`` where there is none.
 
         Raises:
@@ -138,9 +134,7 @@ class JaxtapExtension(AbstractSyrupyExtension):
         return None if entry is None else load(entry, path)
 
     @classmethod
-    def write_snapshot(
-        cls, *, snapshot_location: str, snapshots: list[tuple[Any, Any, Any]], **_: Any
-    ) -> None:
+    def write_snapshot(cls, *, snapshot_location: str, snapshots: list[tuple[Any, Any, Any]], **_: Any) -> None:
         """Put new values among the entries of a file; the others keep their text."""
         if not snapshots:
             return

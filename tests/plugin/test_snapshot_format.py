@@ -9,7 +9,8 @@ import pytest
 
 from jaxtap_core.tracks import Place, Track, tracks_of
 from pytest_jaxtap import snapshot_arrays
-from pytest_jaxtap.snapshot_format import DamagedSnapshotError, Entry, dump, named_files, parse
+from pytest_jaxtap.snapshot_format import DamagedSnapshotError, Entry, dump, named_files
+from pytest_jaxtap.snapshot_parse import parse
 
 ENVIRONMENT = {"jax": "0.10.2", "x64": False, "matmul_precision": None, "xla_flags": ["--a=b"]}
 
