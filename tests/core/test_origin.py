@@ -324,11 +324,20 @@ def test_a_nan_that_does_not_come_again_is_not_explained_away():
     assert not found.origin.reproduced and "depends on how XLA fuses" in found.origin.reason
 
 
-def test_an_inf_that_jit_simplifies_away_is_said_to_be_there_without_it():
-    program = lambda x: x * 1e30 * 1e-30  # XLA multiplies the constants first
-    assert np.isfinite(jax.jit(program)(1e20)) and np.isinf(program(jnp.float32(1e20)))
-    found = explained(program, jnp.float32(1e20), bad="inf")
-    assert not found.origin.reproduced and "without jit, it is there" in found.origin.reason
+def test_what_is_there_only_without_jit_is_said_to_be():
+    # inf - inf, unless the first product is fused into the difference; too big, unless the
+    # constants are multiplied first. Which of them XLA does depends on its release.
+    fused = lambda x: x * (x + 1) - (2 * x) * (3 * x)
+    folded = lambda x: x * 1e30 * 1e-30
+    differing = 0
+    for program, x, bad in ((fused, 1e30, "nan"), (folded, 1e20, "inf")):
+        x, test = jnp.float32(x), {"nan": np.isnan, "inf": np.isinf}[bad]
+        if test(program(x)) and not test(jax.jit(program)(x)):
+            differing += 1
+            origin = explained(program, x, bad=bad).origin
+            assert not origin.reproduced and "without jit, it is there" in origin.reason
+    if not differing:
+        pytest.skip("here jit gives what Python gives")
 
 
 def test_debug_callbacks_are_not_repeated():
