@@ -5,11 +5,15 @@
 * fused multiply-add. Whether `a*b + c` is contracted depends on which operations share a kernel.
   `--xla_cpu_max_isa=AVX` compiles for the last instruction set without it, which also is the same
   on every x86-64 machine of the last ten years.
-* the algebraic simplifier. It rewrites `x / sqrt(y)`, constant chains and more, by how often a
-  value is used. `--xla_disable_hlo_passes=algsimp` leaves it out.
+* the algebraic simplifier, HLO pass `algsimp`. It rewrites `x / sqrt(y)`, constant chains and more,
+  by how often a value is used.
+* functions of their own for small loops, pass `small-while-loop-hoisting`. A loop of about 1 KB
+  that holds no callback is compiled by another emitter, whose `cbrt`, and `log1p` and `rsqrt` of
+  float16, round differently.
 
-Then what is observed has the bits of what is not, and jitted = eager = NumPy for programs of
-`+ - * / sqrt`, comparisons and selection. `bench/strict.py` measures both, and what it costs.
+`--xla_disable_hlo_passes` leaves the two passes out. Then what is observed has the bits of what is
+not, and jitted = eager = NumPy for programs of `+ - * / sqrt`, comparisons and selection.
+`bench/strict.py` measures both, and what it costs.
 
 Sharp edges, which no flag removes: results below the smallest normal number are flushed to zero
 (NumPy keeps them); `x + 0.0` with a literal zero keeps a -0.0 under jit; and where two NaNs of
@@ -24,16 +28,19 @@ import os
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
 Profile = Literal["native", "strict"]
 
-# A flag that XLA does not know ends the process. Both of these were verified with jaxlib 0.10.2 and
-# 0.12.0.1.
-_STRICT = {"xla_cpu_max_isa": "AVX", "xla_disable_hlo_passes": "algsimp"}
-_LISTS = {"xla_disable_hlo_passes"}  # XLA joins what several such flags name
+# A flag that XLA does not know ends the process. These were verified with jaxlib 0.10.2 and 0.12.0.1.
+_ISA = "xla_cpu_max_isa"
+_PASSES = "xla_disable_hlo_passes"  # XLA joins the lists of several such flags
 _FAST_MATH = "xla_cpu_enable_fast_math"
+
+_STRICT_ISA = "AVX"
+_STRICT_PASSES = ("algsimp", "small-while-loop-hoisting")
 
 _added = ""  # what `numerics` has put into XLA_FLAGS
 
@@ -93,11 +100,8 @@ def current_profile() -> Profile:
         strict = _runs_strict() and jax.default_backend() == "cpu"
     else:
         flags = _parse(os.environ.get("XLA_FLAGS", ""))
-        strict = _is_strict(
-            ",".join(flags.get("xla_disable_hlo_passes", [])),
-            flags.get("xla_cpu_max_isa", [""])[-1],
-            _is_on(flags.get(_FAST_MATH, ["false"])[-1]),
-        )
+        isa, fast_math = flags.get(_ISA, [""])[-1], _is_on(flags.get(_FAST_MATH, ["false"])[-1])
+        strict = _is_strict(_listed(flags), isa, fast_math)
         strict = strict and _chosen_platform() in ("", "cpu")
     return "strict" if strict and _is_x86() else "native"
 
@@ -107,11 +111,13 @@ def _runs_strict() -> bool:
     """Whether XLA has read the flags of `strict`; never changes once a backend runs."""
     from jaxtap_core._compat import parsed_xla_options
 
-    return _is_strict(*parsed_xla_options())
+    passes, isa, fast_math = parsed_xla_options()
+    return _is_strict(passes.split(","), isa, fast_math)
 
 
-def _is_strict(disabled_passes: str, isa: str, fast_math: bool) -> bool:
-    return "algsimp" in disabled_passes.split(",") and isa.upper() == "AVX" and not fast_math
+def _is_strict(disabled_passes: list[str], isa: str, fast_math: bool) -> bool:
+    left_out = set(_STRICT_PASSES) <= set(disabled_passes)
+    return left_out and isa.upper() == _STRICT_ISA and not fast_math
 
 
 def _missing_flags(present: str) -> str:
@@ -131,28 +137,20 @@ def _missing_flags(present: str) -> str:
     if present.strip() and not present.lstrip().startswith("--"):
         raise NumericsError(
             f"XLA_FLAGS={present} names a file, to which nothing can be added. Put the flags of "
-            f"numerics profile 'strict' there: {_spelled(_STRICT)}"
+            f"numerics profile 'strict' there: {_spelled(True, _STRICT_PASSES)}"
         )
     flags = _parse(present)
     if _is_on(flags.get(_FAST_MATH, ["false"])[-1]):
         raise _conflict(f"--{_FAST_MATH}=false", f"--{_FAST_MATH}={flags[_FAST_MATH][-1]}")
-    missing = {}
-    for name, value in _STRICT.items():
-        values = flags.get(name, [])
-        if name in _LISTS:
-            if value not in ",".join(values).split(","):
-                missing[name] = value
-        elif not values:
-            missing[name] = value
-        elif values[-1].upper() != value:
-            raise _conflict(f"--{name}={value}", f"--{name}={values[-1]}")
-    return _spelled(missing)
+    isa = flags.get(_ISA, [""])[-1]
+    if isa and isa.upper() != _STRICT_ISA:
+        raise _conflict(f"--{_ISA}={_STRICT_ISA}", f"--{_ISA}={isa}")
+    return _spelled(not isa, [name for name in _STRICT_PASSES if name not in _listed(flags)])
 
 
 def _conflict(needed: str, present: str) -> NumericsError:
     return NumericsError(
-        f"numerics profile 'strict' needs {needed}, but XLA_FLAGS has {present}. "
-        "Remove that flag, or use 'native'"
+        f"numerics profile 'strict' needs {needed}, but XLA_FLAGS has {present}. Remove that flag, or use 'native'"
     )
 
 
@@ -165,8 +163,17 @@ def _parse(flags: str) -> dict[str, list[str]]:
     return parsed
 
 
-def _spelled(flags: dict[str, str]) -> str:
-    return " ".join(f"--{name}={value}" for name, value in flags.items())
+def _listed(flags: dict[str, list[str]]) -> list[str]:
+    """The HLO passes that `flags` disable."""
+    return ",".join(flags.get(_PASSES, [])).split(",")
+
+
+def _spelled(isa: bool, passes: Sequence[str]) -> str:
+    """The flags of `strict`: whether with that of the instruction set, and with which passes."""
+    flags = [f"--{_ISA}={_STRICT_ISA}"] if isa else []
+    if passes:
+        flags.append(f"--{_PASSES}={','.join(passes)}")
+    return " ".join(flags)
 
 
 def _is_on(value: str) -> bool:
