@@ -32,7 +32,7 @@ def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRepo
         return
     if not hasattr(report.longrepr, "reprcrash") or item.config.getoption("fulltrace", False):
         return
-    story = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    story = "\n".join([str(error), *_notes(error)])
     told = JaxtapFailure(story).with_traceback(error.__traceback__)
     shown = pytest.ExceptionInfo.from_exception(told).getrepr(style="value", tbfilter=False)
     file, line, _ = item.location
@@ -41,3 +41,14 @@ def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRepo
         shown.reprcrash.lineno = (line or 0) + 1
         shown.reprcrash.message = story.partition("\n")[0]
     report.longrepr = shown
+
+
+def _notes(error: BaseException) -> list[str]:
+    """The notes on an exception, without those of Hypothesis on the lines that ran only now: ours."""
+    kept: list[str] = []
+    explaining = False
+    for note in getattr(error, "__notes__", []):
+        explaining = note == "Explanation:" or (explaining and note.startswith(" "))
+        if not explaining:
+            kept.append(note)
+    return kept

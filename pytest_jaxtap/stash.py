@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_jaxtap.options import Options
     from pytest_jaxtap.watch import Watch
 
 # on the config

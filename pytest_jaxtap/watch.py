@@ -95,8 +95,7 @@ class Watch:
         """Keep what the body raised, for reports, if it comes from the lens: a trip budget."""
         from jaxtap_core import LoopBudgetExceeded
 
-        if isinstance(error, LoopBudgetExceeded):
-            self.failure = f"jaxtap: {error}"
+        self.failure = f"jaxtap: {error}" if isinstance(error, LoopBudgetExceeded) else None
 
     # -- what counts
 

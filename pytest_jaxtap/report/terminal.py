@@ -41,5 +41,6 @@ def cause(record: Record) -> str:
     for finding in record["findings"]:
         origin = finding["origin"]
         if origin and origin["primitive"]:
-            return f"{NAMES[finding['kind']]} born in {origin['primitive']} at {origin['source']}"
+            place = origin["source"] or finding["event"]["source"]
+            return f"{NAMES[finding['kind']]} born in {origin['primitive']} at {place}"
     return record["failure"][0].removeprefix("jaxtap: ")

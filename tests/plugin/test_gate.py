@@ -102,9 +102,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "n2"])
-def test_every_kind_of_test_fails_as_an_ordinary_test_does(
-    pytester: pytest.Pytester, workers: tuple[str, ...]
-) -> None:
+def test_every_kind_of_test_fails_as_an_ordinary_test_does(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     lay(pytester, KINDS)
     result = run(pytester, "-v", "--jaxtap-nan", "--strict-markers", *workers)
     assert outcomes(result) == EXPECTED
@@ -129,14 +127,25 @@ def test_bad(request):
     assert request.node.obj is test_bad
 """,
     )
-    result = run(pytester, "-v", "-W", "error",)
+    result = run(
+        pytester,
+        "-v",
+        "-W",
+        "error",
+    )
     result.assert_outcomes(passed=1)
     assert "jaxtap" not in result.stdout.str().partition("collected")[2]
 
 
 def test_warnings_as_errors_and_no_syrupy(pytester: pytest.Pytester) -> None:
     lay(pytester, "def test_bad():\n    descend(1.0)\ndef test_good():\n    descend(1e6)\n")
-    result = run(pytester, "--jaxtap-nan", "-Werror", "-p", "no:syrupy",)
+    result = run(
+        pytester,
+        "--jaxtap-nan",
+        "-Werror",
+        "-p",
+        "no:syrupy",
+    )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines([HEADLINE])
 
@@ -209,9 +218,7 @@ def test_coroutines(pytester: pytest.Pytester, plugin: str, mark: str) -> None:
     result.stdout.fnmatch_lines([HEADLINE])
 
 
-def test_the_plugin_alone_loads_no_jax(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plugin_alone_loads_no_jax(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         test_plain="""

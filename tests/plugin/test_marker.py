@@ -24,9 +24,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "n2"])
-def test_nonsense_is_a_usage_error_that_names_the_test(
-    pytester: pytest.Pytester, workers: tuple[str, ...]
-) -> None:
+def test_nonsense_is_a_usage_error_that_names_the_test(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     tests = "".join(
         f"@pytest.mark.tap({arguments})\ndef test_{number}(): raise SystemExit\n"
         for number, arguments in enumerate(WRONG)
@@ -117,9 +115,7 @@ def test_recorded(): descend(1e6)
         "test_recorded": "passed",
     }
     text = result.stdout.str()
-    result.stdout.fnmatch_lines(
-        ["*_ test_alert _*", "jaxtap: alert at scan[[]0] 0/4: above 100 (model.py:*)"]
-    )
+    result.stdout.fnmatch_lines(["*_ test_alert _*", "jaxtap: alert at scan[[]0] 0/4: above 100 (model.py:*)"])
     result.stdout.fnmatch_lines(["*_ test_fail_fast _*", HEADLINE])
     assert "while[0] did not end within 3 trips" in text
 
@@ -168,12 +164,8 @@ def test_an_expected_alert(pytester: pytest.Pytester) -> None:
         "test_recorder": "passed",
         "test_own": "failed",
     }
-    result.stdout.fnmatch_lines(
-        ["jaxtap: no alert or finding matches 'born: log'", "  NaN entered scan*"]
-    )
-    result.stdout.fnmatch_lines(
-        ["jaxtap: no alert or finding matches 'NaN'", "  there was none at all"]
-    )
+    result.stdout.fnmatch_lines(["jaxtap: no alert or finding matches 'born: log'", "  NaN entered scan*"])
+    result.stdout.fnmatch_lines(["jaxtap: no alert or finding matches 'NaN'", "  there was none at all"])
 
 
 def test_marker_before_flag_before_ini(pytester: pytest.Pytester) -> None:
@@ -200,8 +192,7 @@ def test_flag_budget(): jax.lax.while_loop(lambda c: c < 10, lambda c: c + 1, 0)
 @pytest.mark.tap(watch_nan=True)
 def test_quiet_in_ini(): descend(1.0)
 """,
-        "jaxtap_nan_level = log\njaxtap_max_trips = 100\n"
-        "jaxtap_allow_nan = test_inner.py::test_quiet_in_ini",
+        "jaxtap_nan_level = log\njaxtap_max_trips = 100\njaxtap_allow_nan = test_inner.py::test_quiet_in_ini",
     )
     result = run(pytester, "-v", "--jaxtap-nan-level=escape", "--jaxtap-inf", "--jaxtap-max-trips=5")
     assert outcomes(result) == {

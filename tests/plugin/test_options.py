@@ -121,9 +121,7 @@ def test_patterns_of_allow_nan(pattern: str, quiet: bool) -> None:
         (("--jaxtap-jsonl=test_one.py",), "*--jaxtap-jsonl takes a folder, but test_one.py is a file*"),
     ],
 )
-def test_nonsense_is_a_usage_error(
-    pytester: pytest.Pytester, args: tuple[str, ...], message: str
-) -> None:
+def test_nonsense_is_a_usage_error(pytester: pytest.Pytester, args: tuple[str, ...], message: str) -> None:
     pytester.makepyfile(test_one="def test_one(): pass")
     result = run(pytester, *args)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
