@@ -51,9 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("got", metavar="B.jsonl", help="what was got")
     command.add_argument("--rtol", type=float, default=0.0, help="relative tolerance (default 0)")
     command.add_argument("--atol", type=float, default=0.0, help="absolute tolerance (default 0)")
-    command.add_argument(
-        "--ulp", type=int, default=0, help="representable numbers apart (default 0)"
-    )
+    command.add_argument("--ulp", type=int, default=0, help="representable numbers apart (default 0)")
     command.add_argument(
         "--nan",
         choices=("payload", "any"),

@@ -28,9 +28,7 @@ READABLE = 64
 
 _BASE64 = "base64:"
 _NAN = "nan:"
-_CLASSES = {
-    cls.__name__: cls for cls in (TapEvent, Alert, Finding, Origin, Certificate, ProgramVerdict)
-}
+_CLASSES = {cls.__name__: cls for cls in (TapEvent, Alert, Finding, Origin, Certificate, ProgramVerdict)}
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -68,9 +66,7 @@ def row_texts(rows: np.ndarray, *, shortest: bool = False) -> list[str]:
         little = np.ascontiguousarray(rows)
         return [f'"{_BASE64}{base64.b64encode(row.tobytes()).decode()}"' for row in little]
     flat = _element_texts(rows.reshape(-1), shortest)
-    return [
-        f"[{', '.join(flat[i : i + size])}]" for i in range(0, len(rows) * size, size or 1)
-    ] or ["[]"] * len(rows)
+    return [f"[{', '.join(flat[i : i + size])}]" for i in range(0, len(rows) * size, size or 1)] or ["[]"] * len(rows)
 
 
 def _element_texts(flat: np.ndarray, shortest: bool = False) -> list[str]:
@@ -108,9 +104,7 @@ def _wide(flat: np.ndarray) -> np.ndarray:
     return flat.astype(np.int64 if jnp.issubdtype(flat.dtype, jnp.signedinteger) else np.uint64)
 
 
-def rows_from(
-    decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int], *, exact: bool = True
-) -> np.ndarray:
+def rows_from(decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int], *, exact: bool = True) -> np.ndarray:
     """The column that `row_texts` wrote, from its parsed JSON.
 
     Args:
@@ -126,10 +120,7 @@ def rows_from(
         return _elements_from(decoded, dtype, exact).reshape(full)
     size = int(np.prod(shape, dtype=np.int64))
     if any(isinstance(row, str) for row in decoded):
-        rows = [
-            _from_base64(row, dtype, size) if isinstance(row, str) else _row(row, dtype, size)
-            for row in decoded
-        ]
+        rows = [_from_base64(row, dtype, size) if isinstance(row, str) else _row(row, dtype, size) for row in decoded]
         return np.stack(rows).reshape(full)
     for row in decoded:
         if not isinstance(row, list) or len(row) != size:

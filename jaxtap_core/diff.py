@@ -155,7 +155,7 @@ def compare(
 ) -> Difference:
     """Compare tracks; `diff` for those who have them already."""
     tolerances.check(name for track in (*expected, *got) for name in track.leaves)
-    left, right = _by_place(expected), _by_place(got)
+    left, right = by_place(expected), by_place(got)
     lost = {key: track for key, track in left.items() if key not in right}
     new = {key: track for key, track in right.items() if key not in left}
     items: list[Structural | LeafDifference] = []
@@ -172,7 +172,7 @@ def compare(
     return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()))
 
 
-def _by_place(tracks: Iterable[Track]) -> dict[tuple[Place, int], Track]:
+def by_place(tracks: Iterable[Track]) -> dict[tuple[Place, int], Track]:
     """Tracks by place; several at one place are told apart by their order."""
     seen: Counter[Place] = Counter()
     found = {}
@@ -227,7 +227,7 @@ def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iter
         text = f"nesting: expected {_nesting(a)}, got {_nesting(b)}{where}"
         yield Structural("loop", title, "", text)
         return
-    rows_a, rows_b = _aligned(left, right)
+    rows_a, rows_b = aligned(left, right)
     for problem, track, rows in (("missing", a, rows_a), ("extra", b, rows_b)):
         alone = np.ones(track.length, bool)
         alone[rows] = False
@@ -278,7 +278,7 @@ def _dtype(column: np.ndarray) -> str:
     return "objects" if column.dtype.kind == "O" else dtype_name(column.dtype)
 
 
-def _aligned(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def aligned(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers of what both have, in the order of the left."""
     if np.array_equal(left, right):
         rows = np.arange(len(left))

@@ -52,9 +52,7 @@ def fingerprint() -> Environment:
         "matmul_precision": None if precision is None else str(precision),
         "numerics": str(current_profile()),
         "xla_flags": sorted(
-            flag
-            for flag in os.environ.get("XLA_FLAGS", "").split()
-            if flag.lstrip("-").startswith(_FLAGS)
+            flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.lstrip("-").startswith(_FLAGS)
         ),
     }
 
@@ -62,8 +60,4 @@ def fingerprint() -> Environment:
 def differences(expected: Environment, got: Environment) -> dict[str, tuple[Any, Any]]:
     """The entries that differ, as ``name: (expected, got)``; what one side lacks is ``None``."""
     names = dict.fromkeys([*expected, *got])
-    return {
-        name: (expected.get(name), got.get(name))
-        for name in names
-        if expected.get(name) != got.get(name)
-    }
+    return {name: (expected.get(name), got.get(name)) for name in names if expected.get(name) != got.get(name)}

@@ -128,10 +128,7 @@ def _column(
     # One kind of number promotes without losing a bit; int64 with float64 would not.
     if any(part.ndim > 1 for part in present) or len({part.dtype.kind for part in present}) > 1:
         return _cells(
-            [
-                [None] * length if part is None else list(part)
-                for part, length in zip(parts, lengths, strict=True)
-            ]
+            [[None] * length if part is None else list(part) for part, length in zip(parts, lengths, strict=True)]
         )
     if present and len(present) == len(parts):
         return np.concatenate(present)

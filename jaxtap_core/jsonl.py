@@ -258,9 +258,7 @@ class _Reader:
                     "read_jsonl(path, partial=True) takes what is there"
                 )
             if self.end["events"] != held:
-                raise ValueError(
-                    f"{self.path} holds {held} events, its closing line says {self.end['events']}"
-                )
+                raise ValueError(f"{self.path} holds {held} events, its closing line says {self.end['events']}")
         return self.recording
 
     def _fill(self, stream: Stream, rows: list[tuple[int, dict[str, Any]]]) -> None:

@@ -77,9 +77,7 @@ class Tolerances:
         made = {}
         for name, limits in (columns or {}).items():
             if not isinstance(limits, Mapping) or not set(limits) <= set(_FIELDS):
-                raise TypeError(
-                    f"column {name!r} needs a dict of rtol, atol and ulp, got {limits!r}"
-                )
+                raise TypeError(f"column {name!r} needs a dict of rtol, atol and ulp, got {limits!r}")
             made[name] = Tolerance(**limits, source=f"column {name!r}")
         asked = bool(rtol or atol or ulp)
         return cls(Tolerance(rtol, atol, ulp, "call" if asked else "default"), made)
@@ -111,9 +109,7 @@ def _answers(name: str, column: str) -> bool:
 def gap(expected: np.ndarray, got: np.ndarray) -> np.ndarray:
     """|got - expected| elementwise in float64; NaN where either is NaN; 1 where booleans differ."""
     if not jnp.issubdtype(expected.dtype, jnp.inexact):
-        return distance(np.ascontiguousarray(expected), np.ascontiguousarray(got)).astype(
-            np.float64
-        )
+        return distance(np.ascontiguousarray(expected), np.ascontiguousarray(got)).astype(np.float64)
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
         return np.abs(got.astype(wide) - expected.astype(wide))

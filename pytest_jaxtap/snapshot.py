@@ -111,6 +111,7 @@ class _Test:
         self._names: dict[str, list[str]] = {}
         self._used: set[tuple[type, str | None]] = set()
         self._verbose = request.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS) >= 2
+        self._plain = request.config.getoption("assertmode") == "plain"
         self._root = request.config.rootpath
 
     def compare(self, value: Any, tolerances: Tolerances, nan: NaN, name: str | None, platform: str) -> list[str]:
@@ -147,13 +148,12 @@ class _Test:
             return []
         where = self._where(result.snapshot_location)
         if question.difference is None:
-            return [
-                f"jaxtap: there is no snapshot {result.snapshot_name!r} yet",
-                f"  run pytest --snapshot-update to write it to {where}",
-            ]
-        lines = f"jaxtap: {question.difference}".splitlines()
-        lines.append(f"snapshot {result.snapshot_name!r} in {where}")
-        if not self._verbose and _is_long(lines):
+            lines = [f"jaxtap: there is no snapshot {result.snapshot_name!r} yet"]
+            lines.append(f"  run pytest --snapshot-update to write it to {where}")
+        else:
+            lines = f"jaxtap: {question.difference}".splitlines()
+            lines.append(f"snapshot {result.snapshot_name!r} in {where}")
+        if self._plain or (_is_long(lines) and not self._verbose):  # pytest would not show it
             self._node.add_report_section("call", "jaxtap snapshot", "\n".join(lines))
         return lines
 

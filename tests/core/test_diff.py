@@ -251,12 +251,8 @@ def test_values_that_are_no_recordings():
     other = {**value, "df": pd.DataFrame({"c": ["x", "z"]})}
     assert 'expected "y", got "z"' in str(diff(value, other))
     assert str(diff(value, {**value, "a": [1.5, None]})).startswith("missing leaf a[2]")
-    assert str(diff(value, {**value, "a": [1.5, 0, "text"]})).startswith(
-        "a[1]: dtype: expected objects"
-    )
-    assert "shape: expected (5000,), got (4999,)" in str(
-        diff(value, {**value, "n": value["n"][1:]})
-    )
+    assert str(diff(value, {**value, "a": [1.5, 0, "text"]})).startswith("a[1]: dtype: expected objects")
+    assert "shape: expected (5000,), got (4999,)" in str(diff(value, {**value, "n": value["n"][1:]}))
 
 
 def test_a_drifting_array_says_how_it_drifts():

@@ -23,8 +23,7 @@ def test_rows_are_in_canonical_order_and_scalars_keep_dtype_and_bits():
     assert df.x.to_numpy().tobytes() == expected.tobytes()
     assert df.total.tolist() == [pd.NA, 3, 3, 3]
     assert df.columns.tolist() == (
-        ["program", "call", "path", "kind", "step", "total", "steps", "lane", "device", "phase"]
-        + ["source", "x"]
+        ["program", "call", "path", "kind", "step", "total", "steps", "lane", "device", "phase"] + ["source", "x"]
     )
 
 
@@ -59,9 +58,7 @@ def test_arrays_become_cells_and_lanes_devices_activity_their_own_columns():
     assert df.step.tolist() == [0, 1, -1] and df.steps[2] == ()
 
 
-@pytest.mark.parametrize(
-    "dtype, shown", [("bfloat16", "float32"), ("float8_e5m2", "float32"), ("int4", "int8")]
-)
+@pytest.mark.parametrize("dtype, shown", [("bfloat16", "float32"), ("float8_e5m2", "float32"), ("int4", "int8")])
 def test_dtypes_that_pandas_lacks_are_widened_value_for_value(dtype, shown):
     recording = Recording()
     values = np.array([-1, 0, 3], getattr(ml_dtypes, dtype))

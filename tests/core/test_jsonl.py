@@ -38,9 +38,7 @@ COLUMNS = {
     "f16": bits(np.float16, 0x7E01, 0x8000, 0x0001, 0x7C00, 0xFC00, 0x3C00),
     "bf16": bits(ml_dtypes.bfloat16, 0x7FC1, 0x8000, 0x0001, 0x7F80, 0xFF80, 0x3DCD),
     "f8": bits(ml_dtypes.float8_e4m3fn, 0x7F, 0xFF, 0x80, 0x01, 0x38, 0x7E),
-    "c64": np.array(
-        [1 - 2j, complex(-0.0, np.inf), complex(np.nan, -0.0), 0, 1j, 1e-45], np.complex64
-    ),
+    "c64": np.array([1 - 2j, complex(-0.0, np.inf), complex(np.nan, -0.0), 0, 1j, 1e-45], np.complex64),
     "i64": np.array([-(2**63), 2**63 - 1, 0, -1, 1, 2**53 + 1]),
     "u64": np.array([2**64 - 1, 0, 1, 2, 3, 4], np.uint64),
     "i4": np.array([-8, 7, 0, -1, 1, 2], ml_dtypes.int4),
@@ -77,9 +75,7 @@ def everything():
     fill(add(recording, "sin[0]", depth=0, kind="primitive", rebuild=lambda x: x[0]), [[]], [0.1])
     event = recording.events[-1]
     operand = {"shape": (2,), "dtype": "float32", "element": np.float32("nan"), "min": -1.5}
-    origin = Origin(
-        "log", "scan[0]/log[0]", (3,), None, "m.py:3", "forward", (operand,), "log of a negative"
-    )
+    origin = Origin("log", "scan[0]/log[0]", (3,), None, "m.py:3", "forward", (operand,), "log of a negative")
     recording.alerts.append(Alert(event, "too small", "m.py:9 (h)"))
     recording.findings.append(
         Finding(event, "state.L", "nan", 3, (1, 2), {"step": 2, "max": np.float32(0.1)}, origin, 64)

@@ -360,6 +360,8 @@ def test_the_report_tells_the_whole_story(pytester, run):
         ["*leaf0: 100 of 100 elements differ*(and 29 more below)", "*Captured jaxtap snapshot call*"]
     )
     assert result.stdout.str().count("and 20 more differences") == 1
+    plain = run("--assert=plain", "-k", "growing", value="drift").stdout
+    plain.fnmatch_lines(["*Captured jaxtap snapshot call*", "jaxtap: step_size: 43 of 100 steps*"])
 
 
 MISUSE = """
