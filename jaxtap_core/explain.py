@@ -43,6 +43,8 @@ def _general(birth: Birth) -> Why:
             clean &= bool(np.isfinite(numbers).all())
     kind = "finite" if clean else "NaN-free"
     what = f"{birth.primitive} made {word} out of {kind} operands ({', '.join(given)})"
+    if clean and birth.primitive in ("add", "sub", "mul", "neg") and birth.bad == "nan":
+        what += ", which it cannot do alone: XLA rewrote it together with what is around it"
     return Why(with_cause(birth, what))
 
 
