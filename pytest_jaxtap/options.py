@@ -6,6 +6,7 @@ The options of the plugin, each declared beside what it means, with its twin in 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ class Options:
         inf: whether the gate counts Inf too.
         identity: certify the taps of every test; without taps compare each program with itself.
         max_trips: trip budget of every ``while``.
-        json, jsonl: where findings go, and the folder for recordings.
+        json, html: where findings go, for programs and for people.
+        jsonl: the folder for recordings.
         github: annotate the run on GitHub.
         junit: write what was seen as properties of JUnit test cases.
         allow_nan: node-id patterns of the tests in which the gate stays quiet.
@@ -39,6 +41,7 @@ class Options:
     identity: bool = False
     max_trips: int | None = None
     json: Path | None = None
+    html: Path | None = None
     jsonl: Path | None = None
     github: bool = False
     junit: bool = False
@@ -97,6 +100,7 @@ def declare(parser: pytest.Parser) -> None:
     )
     value("max-trips", "N", trips, "fail each test in which a while loop makes more than N trips")
     value("json", "PATH", str, "write findings, alerts and certificates to PATH as JSON")
+    value("html", "PATH", str, "write a page for people to PATH: findings, and plots of what was compared")
     value("jsonl", "DIR", str, "write every recording to DIR as JSON Lines, a file per test")
     flag("github", "annotate the failures on GitHub and add a summary to the step")
     parser.addini(
@@ -134,6 +138,7 @@ def read(config: pytest.Config) -> Options:
         identity=bool(_given(config, "identity")),
         max_trips=_given(config, "max-trips", trips),
         json=_path(config, "json"),
+        html=_page(config),
         jsonl=_path(config, "jsonl"),
         github=bool(_given(config, "github")),
         junit=config.getini("jaxtap_junit"),
@@ -232,6 +237,13 @@ def _path(config: pytest.Config, name: str) -> Path | None:
         raise pytest.UsageError(f"--jaxtap-jsonl takes a folder, but {given} is a file")
     if name != "jsonl" and path.is_dir():
         raise pytest.UsageError(f"--jaxtap-{name} takes a file, but {given} is a folder")
+    return path
+
+
+def _page(config: pytest.Config) -> Path | None:
+    path = _path(config, "html")
+    if path is not None and importlib.util.find_spec("plotly") is None:
+        raise pytest.UsageError("--jaxtap-html draws with plotly, which is missing: pip install 'pytest-jaxtap[html]'")
     return path
 
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pytest_jaxtap.watch import Watch
 
 # on the config
-OPTIONS = pytest.StashKey["Options"]()
-RUNNING = pytest.StashKey[pytest.Item]()
+OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
+RUNNING: pytest.StashKey[pytest.Item] = pytest.StashKey()
 
 # on an item, from its setup to its teardown; only where somebody observes
-WATCH = pytest.StashKey["Watch"]()
+WATCH: pytest.StashKey[Watch] = pytest.StashKey()
 
 
 def begin(item: pytest.Item) -> None:

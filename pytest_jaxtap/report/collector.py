@@ -26,12 +26,14 @@ class Run:
         observed: number of tests that ran under the lens.
         environment: what the bits of the programs depend on, ``None`` if no program ran.
         rootdir: what the paths in the records are relative to.
+        pages: by node id what only the page shows (`pytest_jaxtap.record.for_page`).
     """
 
     records: list[Record] = field(default_factory=list)
     observed: int = 0
     environment: Record | None = None
     rootdir: str = ""
+    pages: dict[str, Record] = field(default_factory=dict)
 
     @property
     def failed(self) -> list[Record]:
@@ -47,9 +49,9 @@ Reporter = Callable[["Run", Options], "str | None"]
 
 def reporters() -> tuple[Reporter, ...]:
     """All reports, loaded when the run is over."""
-    from pytest_jaxtap.report import github, json_report
+    from pytest_jaxtap.report import github, html_report, json_report
 
-    return (json_report.write, github.write)
+    return (json_report.write, html_report.write, github.write)
 
 
 class Collector:
@@ -64,6 +66,7 @@ class Collector:
         self._options = options
         self._rootdir = str(config.rootpath)
         self._records: dict[str, Record] = {}
+        self._pages: dict[str, Record] = {}
         self._environment: Record | None = None
         self._written: list[str] = []
         self._errors: list[str] = []
@@ -78,6 +81,7 @@ class Collector:
             self._records[nodeid] = _crashed(report)
         elif (record := taken(report)) is not None:
             self._environment = record.pop("environment", None) or self._environment
+            self._pages[nodeid] = record.pop("page", {})
             self._records[nodeid] = record | _circumstances(report)
         elif report.when == "teardown" and report.failed and nodeid in self._records:
             self._records[nodeid]["outcome"] = "error"
@@ -104,7 +108,7 @@ class Collector:
 
     def _run(self) -> Run:
         records = [r for r in self._records.values() if any(r.get(part) for part in TELLING)]
-        return Run(records, len(self._records), self._environment, self._rootdir)
+        return Run(records, len(self._records), self._environment, self._rootdir, self._pages)
 
 
 def _circumstances(report: pytest.TestReport) -> Record:
