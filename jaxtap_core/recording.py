@@ -74,6 +74,11 @@ _set_shared = _Arrived._shared.__set__  # type: ignore[attr-defined]
 _set_own = _Arrived._own.__set__  # type: ignore[attr-defined]
 
 
+def event_names(event: TapEvent, default: Sequence[str]) -> tuple[str, ...]:
+    """Column names of an event's leaves, as its stream has them; ``default`` for an event made by hand."""
+    return event._shared.names if isinstance(event, _Arrived) else tuple(default)
+
+
 def arrived(
     key: StreamKey,
     steps: tuple[int, ...],

@@ -14,7 +14,7 @@ from jaxtap_core.codec import named_leaves
 from jaxtap_core.environment import fingerprint
 from jaxtap_core.events import TapEvent
 from jaxtap_core.jsonl import HEADER, closing, described, event_lines
-from jaxtap_core.recording import Stream, StreamKey
+from jaxtap_core.recording import Stream, StreamKey, event_names
 
 
 @runtime_checkable
@@ -106,7 +106,7 @@ def _stream_of(event: TapEvent) -> Stream:
         depth=len(event.steps),
         phase=event.phase,
         source=event.source,
-        names=tuple(names),
+        names=event_names(event, names),
         rebuild=rebuild,
     )
     stream = Stream(
