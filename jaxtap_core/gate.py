@@ -21,7 +21,7 @@ from jaxtap_core.events import Finding, TapEvent
 from jaxtap_core.leaves import tidy
 from jaxtap_core.observer import MASKED, Verdicts
 from jaxtap_core.origin import Target, explain_target
-from jaxtap_core.pending import Pending
+from jaxtap_core.pending import Donated, Pending
 from jaxtap_core.plan import Check
 
 Bad = Literal["nan", "inf"]
@@ -45,6 +45,10 @@ class Met:
 
 def bad_on_host(x: Any, bad: Bad) -> bool:
     """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
+    if isinstance(x, Donated):
+        return bool(x.nan if bad == "nan" else x.inf)
+    if _compat.is_tracer(x):  # a program may hold constants that only its own tracing knew
+        return False
     if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not np.size(x):
         return False
     try:
@@ -141,7 +145,8 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
 
 def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     target = met.target
-    explained = explain_target(pending.jaxpr(), list(pending.args), target) if explain else None
+    inputs = [x.array if isinstance(x, Donated) else x for x in pending.args]
+    explained = explain_target(pending.jaxpr(), inputs, target) if explain else None
     steps = tuple(step for step in target.steps if step is not None)
     event = TapEvent(
         path=target.path,
@@ -171,5 +176,5 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     if explain:
         from jaxtap_core.reproduce import keep
 
-        keep(finding, pending.jaxpr(), list(pending.args))
+        keep(finding, pending.jaxpr(), inputs)
     return finding

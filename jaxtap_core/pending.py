@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxtap_core.nonfinite import has_bad
 from jaxtap_core.plan import Plan
 from jaxtap_core.program import Program, Run
 
@@ -83,6 +84,9 @@ class Queue:
 
     def add(self, pending: Pending) -> None:
         """Let one more program wait; settle those that are ready, and the oldest when too many wait."""
+        if not self._waiting and pending.ready:
+            self._settle(pending)  # the common case, without a look at sizes
+            return
         size = pending.nbytes
         self._waiting.append((pending, size))
         self._bytes += size
@@ -96,14 +100,47 @@ class Queue:
         while self._waiting:
             self._pop()
 
+    def give_up(self, arrays: Sequence[Any]) -> None:
+        """``arrays`` are about to be donated: what waiting programs need of them is asked for on the device."""
+        gone = {id(x) for x in arrays}
+        for pending, _ in self._waiting:
+            if pending.observed is not None and any(id(x) in gone for x in pending.outs):
+                self.drain()  # a certificate needs the results themselves
+                return
+            pending.args = [_given_up(x, gone) for x in pending.args]
+            pending.outs = [_given_up(x, gone) for x in pending.outs]
+
     def _pop(self) -> None:
         pending, size = self._waiting.popleft()
         self._bytes -= size
         self._settle(pending)
 
 
+class Donated:
+    """An array that was donated, and what the gate may ask of it: whether it held a NaN or an Inf."""
+
+    __slots__ = ("array", "inf", "nan")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.nan, self.inf = _flags(array)
+
+
+@jax.jit
+def _flags(x: Any) -> tuple[Any, Any]:
+    return has_bad(x), has_bad(x, nan=False, inf=True)
+
+
+def _given_up(x: Any, gone: set[int]) -> Any:
+    return Donated(x) if id(x) in gone and is_inexact(x) else x
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether ``x`` is an array that can hold a NaN."""
+    return isinstance(x, jax.Array) and getattr(x.dtype, "kind", "") in ("f", "c", "V") and x.size > 0
+
+
 def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) -> list[Any]:
-    """The inputs to hold until the verdict: donated ones are copied where the user asked for it."""
-    if not keep_donated:
-        return list(args)
-    return [jnp.copy(x) if gone else x for x, gone in zip(args, donated, strict=True)]
+    """The inputs to hold until the verdict: of those that are donated, copies where the user asked for them."""
+    keep = jnp.copy if keep_donated else Donated
+    return [keep(x) if gone and is_inexact(x) else x for x, gone in zip(args, donated, strict=True)]

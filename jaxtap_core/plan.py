@@ -27,6 +27,9 @@ from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
 
 GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
 
+# Programs that run once a shard: their inside is not observed, but numbered along.
+SHARDED = frozenset({"shard_map", "xla_pmap"})
+
 # Callbacks for debugging: they give nothing back, so that a replica can do without them.
 DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
 
@@ -260,6 +263,8 @@ class Planner:
                 path = self._branches(level, position, eqn, numbering, place)
             elif (call := call_of(eqn)) is not None:
                 self._call(level, position, eqn, call, numbering, place)
+            elif name in SHARDED:
+                _pass_by(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
             elif self.replica and name in DEBUG_PRIMITIVES:
                 level.add(position, EqnPlan(drop=True))
             path = path or join(place.prefix, numbering.primitive(name))
@@ -520,6 +525,20 @@ def _can_be_born(eqn: Any) -> bool:
         and call_of(eqn) is None
         and bool(_inexact([var.aval for var in eqn.outvars]))
     )
+
+
+def _pass_by(jaxpr: Any, numbering: Numbering) -> None:
+    """Number what stands in a program that is not observed, so that the addresses behind it are what they should be."""
+    for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
+        name, call = eqn.primitive.name, call_of(eqn)
+        if name in (*LOOPS, BRANCHES):
+            numbering.structure(name, built_by_jax(eqn.source_info))
+            continue
+        if call is not None:
+            _pass_by(call.jaxpr, numbering)
+        elif name in SHARDED:
+            _pass_by(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
+        numbering.primitive(name)
 
 
 def _only_selected(jaxpr: Any) -> dict[Any, int]:

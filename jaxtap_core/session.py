@@ -14,7 +14,7 @@ from jaxtap_core.aside import LensError, describe, warn, warn_once
 from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
 from jaxtap_core.events import Certificate, Finding, ProgramVerdict
-from jaxtap_core.pending import Pending, Queue, held
+from jaxtap_core.pending import Pending, Queue, held, is_inexact
 from jaxtap_core.plan import Budget, Plan
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
@@ -106,28 +106,33 @@ class Session:
         gated = self._judges_results
         if not gated:
             return _production(primitive, args, params)
-        donated = params.get("donated_invars", ())
-        if any(donated):
-            self._queue.drain()
-            args_held = held(args, donated, keep_donated=self.settings.keep_donated)
-        else:
-            args_held = list(args)
+        kept = self._held(args, params)
         name = params.get("name", primitive.name) if primitive is _compat.jit_p else primitive.name
         outs = _production(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
-        if any(_can_be_bad(x) for x in flat):
-            jaxpr = _jaxpr_of(primitive, args_held, params)
+        if any(map(is_inexact, flat)):
+            jaxpr = _jaxpr_of(primitive, args, params)
             self._queue.add(
                 Pending(
                     name,
                     self.recording.next_call(name),
                     jaxpr,
-                    args_held,
+                    kept,
                     flat,
                     source_info=_compat.current_source(),
                 )
             )
         return outs
+
+    def _held(self, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+        """The inputs of a program to hold until its verdict."""
+        donated = params.get("donated_invars", ())
+        if not any(donated):
+            return args
+        self._queue.give_up([x for x, gone in zip(args, donated, strict=True) if gone])
+        if self.settings.level is None:
+            return args
+        return held(args, donated, keep_donated=self.settings.keep_donated)
 
     @property
     def _judges_results(self) -> bool:
@@ -140,12 +145,10 @@ class Session:
         reason = self._uncertifiable(program, args)
         certified = self._certifies(program) and not reason
         donates = program.donates
-        if donates:
-            self._queue.drain()
         flushing = program.must_flush or (
             program.may_overflow and (donates or (bool(program.effects) and not certified))
         )
-        kept = held(args, params["donated_invars"], keep_donated=self.settings.keep_donated) if donates else list(args)
+        kept = self._held(args, params)
         call = self.recording.next_call(program.name)
         run = open_run(self.receiver, program.name, call)
         try:
@@ -349,13 +352,9 @@ def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + rest
 
 
-def _can_be_bad(x: Any) -> bool:
-    return isinstance(x, jax.Array) and getattr(x.dtype, "kind", "") in ("f", "c", "V")
-
-
 def _production(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    with _compat.set_current_trace(_compat.eval_trace):
-        return primitive.bind(*args, **params)
+    """Run a program as it is: the trace that evaluates is current already."""
+    return primitive.bind(*args, **params)
 
 
 def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Callable[[], Any]:
