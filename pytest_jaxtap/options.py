@@ -53,6 +53,11 @@ class Options:
         """Whether tests without a marker run under the lens."""
         return self.gate is not None or self.identity or self.max_trips is not None
 
+    @property
+    def reports(self) -> bool:
+        """Whether anything is written when the run is over."""
+        return self.json is not None or self.html is not None or self.github
+
     def gate_of(self, nodeid: str) -> str | None:
         """The gate level for one test; ``None`` where the gate is off or kept quiet by a pattern."""
         if self.gate is not None and any(_fits(nodeid, pattern) for pattern in self.allow_nan):

@@ -88,6 +88,8 @@ class Collector:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
+        if not self._options.reports:
+            return
         run = self._run()
         for report in reporters():
             try:
@@ -98,9 +100,11 @@ class Collector:
                 self._written += [written] if written else []
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        run = self._run()
+        if not (run.records or self._errors):
+            return
         from pytest_jaxtap.report import github, terminal
 
-        run = self._run()
         terminal.write(run, self._written, self._errors, terminalreporter)
         if self._options.github:
             for line in github.workflow_commands(run):

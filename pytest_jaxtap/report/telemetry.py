@@ -46,7 +46,7 @@ def file_name(nodeid: str) -> str:
 
     Example:
         >>> file_name("tests/test_model.py::test_fit[x/y]")
-        'tests-test_model.py-test_fit-x-y-2db2d6f8'
+        'tests-test_model.py-test_fit-x-y-e9a973cb'
     """
     readable = re.sub(r"[^\w.]+", "-", nodeid, flags=re.ASCII).strip("-")[-LONGEST_NAME:]
     return f"{readable}-{hashlib.sha256(nodeid.encode()).hexdigest()[:8]}"

@@ -13,6 +13,7 @@ VALUES = {
     "numerics": "native|strict",
     "max-trips": "N",
     "json": "PATH",
+    "html": "PATH",
     "jsonl": "DIR",
 }
 INI_ALONE = ("jaxtap_allow_nan (linelist)", "jaxtap_keep_donated (bool)", "jaxtap_junit (bool)")
