@@ -67,6 +67,7 @@ _mlir = importlib.import_module("jax._src.interpreters.mlir")
 _emit_python_callback: Callable[..., Any] = _need("jax.interpreters.mlir", "emit_python_callback")
 _batching = importlib.import_module("jax._src.interpreters.batching")
 _ad = importlib.import_module("jax._src.interpreters.ad")
+_partial_eval = importlib.import_module("jax._src.interpreters.partial_eval")
 _shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
 
 
@@ -295,6 +296,7 @@ for _allowed in (
     "control_flow_allowed_effects",
     "remat_allowed_effects",
     "custom_derivatives_allowed_effects",
+    "partial_eval_kept_effects",  # or ``grad`` drops what a loop emits
 ):
     _need("jax._src.effects", _allowed).add_type(_EmitEffect)
 
@@ -321,15 +323,9 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
             return jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
 
     def lower(
-        ctx: Any, *operands: Any, callback: Callable[..., None], lanes: int, masked: bool
+        ctx: Any, *operands: Any, callback: Callable[..., None], lanes: int, masked: bool, again: bool = False
     ) -> Any:
-        # which pass this is, is only known where the emission finally stands
-        scopes = str(ctx.name_stack)
-        phase = "recompute" if "rematted_computation" in scopes else ""
-        if not phase and "transpose(" in scopes:
-            phase = "backward"
-
-        arrived = callback(phase, lanes, masked)
+        arrived = callback("recompute" if again else "", lanes, masked)
 
         def host(*arrays: Any) -> tuple[Any, ...]:
             word = arrived(*arrays)
@@ -351,7 +347,20 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
         primitive.bind(*primals, **params)
         return [], []
 
+    def rematerialise(
+        saveable: Callable[..., Any], unknown: Sequence[bool], kept: Sequence[bool], eqn: Any
+    ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
+        # what checkpoint computes again is emitted again: it is executed again
+        residuals = [x for x, ready in zip(eqn.invars, kept, strict=True) if not ready and not isinstance(x, Literal)]
+        if any(unknown):
+            return None, eqn, [], [], residuals
+        if saveable(primitive, *(x.aval for x in eqn.invars), **eqn.params) is True:
+            return eqn, None, [], [], []
+        return eqn, eqn.replace(params={**eqn.params, "again": True}), [], [], residuals
+
     primitive.def_impl(impl)
+    if not answers:
+        _partial_eval.partial_eval_jaxpr_custom_rules[primitive] = rematerialise
     _mlir.register_lowering(primitive, lower, cacheable=False)
     _batching.primitive_batchers[primitive] = batch
     _ad.primitive_jvps[primitive] = jvp

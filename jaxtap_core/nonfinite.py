@@ -22,6 +22,7 @@ def has_bad(x: Any, *, nan: bool = True, inf: bool = False, keep: int = 0) -> An
     One reduction by maximum, which NaN survives: cheaper than testing every element for NaN. For Inf the maximum of
     the magnitudes is looked at.
     """
+    x = jnp.asarray(x)  # it may be a literal
     axes = tuple(range(keep, x.ndim))
     verdict = None
     for part in _parts(x):

@@ -6,9 +6,10 @@ may hold, is bounded; programs that are ready are settled first, so that nobody 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -35,6 +36,7 @@ class Pending:
         program, plan, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
         reason: why the run cannot be certified, or empty.
+        since: when it was started (seconds, monotonic).
         source_info: what JAX knows of the user's line that ran it.
     """
 
@@ -51,6 +53,7 @@ class Pending:
     run: Run | None = None
     flushed: bool = False
     reason: str = ""
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def ready(self) -> bool:
@@ -94,6 +97,11 @@ class Queue:
             len(self._waiting) > MOST_PROGRAMS or self._bytes > MOST_BYTES or self._waiting[0][0].ready
         ):
             self._pop()
+
+    @property
+    def oldest(self) -> Pending | None:
+        """The program that has waited longest, or ``None``."""
+        return self._waiting[0][0] if self._waiting else None
 
     def drain(self) -> None:
         """Settle all, in order."""

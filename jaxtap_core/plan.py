@@ -176,6 +176,7 @@ class Plan:
     """The plan of a whole program.
 
     ``misfits`` are the loops that the selection did not fit, with their leaves; ``fitted`` counts those it did.
+    ``paths`` are all loops, with the user's lines.
     """
 
     level: Level
@@ -187,6 +188,7 @@ class Plan:
     loops: int
     depth: int
     braked: bool
+    paths: tuple[str, ...]
 
     @property
     def empty(self) -> bool:
@@ -232,6 +234,7 @@ class Planner:
         self.misfits: list[Misfit] = []
         self.fitted = 0
         self.loops = 0
+        self.paths: list[str] = []
         self._numbers = itertools.count()
 
     def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
@@ -247,6 +250,7 @@ class Planner:
             self.loops,
             self.depth,
             self.braked,
+            tuple(self.paths),
         )
 
     # -- walking
@@ -319,6 +323,7 @@ class Planner:
                 self._level(loop.predicate, Numbering(), replace(inside, prefix=f"{path}/pred")),
                 self._level(loop.body, Numbering(), inside),
             )
+        self.paths.append(f"{path} ({inside.source})" if inside.source else path)
         plan = EqnPlan(path=path, levels=levels)
         self.depth = max(self.depth, inside.depth)
         if self.settings.max_trips is not None and eqn.primitive.name == "while":

@@ -49,6 +49,7 @@ class Receiver:
         self._silenced: set[Hashable] = set()
         self._alerted: set[tuple[Any, ...]] = set()
         self.alerted = False
+        self.last: TapEvent | None = None
 
     # -- arrival
 
@@ -79,7 +80,7 @@ class Receiver:
                         stream.lanes.append(lane)
                 if listeners:
                     values = [leaf[()] for leaf in leaves]
-                    event = arrived(key, steps, values, lane, active, None, now)
+                    event = self.last = arrived(key, steps, values, lane, active, None, now)
                     for listen in listeners:
                         listen(event)
                 return self.alerted

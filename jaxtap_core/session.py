@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from jaxtap_core.pending import Pending, Queue, held, is_inexact
 from jaxtap_core.plan import Budget, Plan
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
+from jaxtap_core.running import Running, enter, leave
 from jaxtap_core.selection import Misfit
 from jaxtap_core.stop import Diagnosis, LoopBudgetExceeded, TapAlert, diagnose
 from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
@@ -42,6 +44,8 @@ class Session:
         self._known = len(self.recording.findings), len(self.recording.alerts)
         self.gate_paused = 0
         self._queue = Queue(self._settle)
+        self.running: Running | None = None
+        enter(self)
         self._verdicts: list[ProgramVerdict] = []
         self._misfits: dict[str, Misfit] = {}
         self._fitted = False
@@ -59,10 +63,16 @@ class Session:
         except Exception as error:
             self._unobservable(primitive, params, error)
             found = None
-        if found is None:
-            return self._unplanned(primitive, args, params)
-        jaxpr, program = found
-        return self._observed(primitive, args, params, jaxpr, program)
+        plan = found[1].plan if found is not None else None
+        name = params.get("name", primitive.name) if primitive is _compat.jit_p else primitive.name
+        self.running = Running(name, plan, _compat.current_source(), time.monotonic())
+        try:
+            if found is None:
+                return self._unplanned(name, primitive, args, params)
+            jaxpr, program = found
+            return self._observed(primitive, args, params, jaxpr, program)
+        finally:
+            self.running = None
 
     def _find(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program] | None:
         """The program as the lens sees it, or ``None`` where there is nothing in it to see."""
@@ -101,13 +111,12 @@ class Session:
             f"the program {name!r} could not be observed and runs as it is: {describe(error)}",
         )
 
-    def _unplanned(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _unplanned(self, name: str, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Production alone; its results are judged where a gate is on."""
         gated = self._judges_results
         if not gated:
             return _production(primitive, args, params)
         kept = self._held(args, params)
-        name = params.get("name", primitive.name) if primitive is _compat.jit_p else primitive.name
         outs = _production(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
         if any(map(is_inexact, flat)):
@@ -159,6 +168,7 @@ class Session:
             close_run(run)
             self._unobservable(primitive, params, error)
             return _production(primitive, args, params)
+        plan = program.plan_of(jaxpr, replica=certified)
         try:
             observed, states = variant.run(run.number, args, program.outputs)
             outs = _production(primitive, args, params) if certified else observed
@@ -176,7 +186,7 @@ class Session:
             observed=observed if certified else None,
             states=states,
             program=program,
-            plan=program.plan_of(jaxpr, replica=certified),
+            plan=plan,
             run=run,
             flushed=flushing,
             reason=reason,
@@ -271,6 +281,8 @@ class Session:
     # -- afterwards
 
     def _settle(self, pending: Pending) -> None:
+        # whoever reads the results of a program waits for it
+        self.running = Running(pending.name, pending.plan, pending.source_info, time.monotonic())
         try:
             if pending.program is not None:
                 self._collect(pending)
@@ -290,6 +302,7 @@ class Session:
                 f"what was observed of {pending.name!r} could not be read: {describe(error)}",
             )
         finally:
+            self.running = None
             if pending.run is not None:
                 close_run(pending.run)
 
@@ -316,6 +329,16 @@ class Session:
         plan = program.plan_of(jaxpr, replica=True)
         return {site: states[site.number] for site in plan.sites.values() if not site.live}
 
+    @property
+    def waited_for(self) -> Running | None:
+        """The program that is being executed, as far as is known: the one in hand, or the oldest that is not settled."""
+        if self.running is not None:
+            return self.running
+        oldest = self._queue.oldest
+        if oldest is None:
+            return None
+        return Running(oldest.name, oldest.plan, oldest.source_info, oldest.since)
+
     def settle_now(self) -> None:
         """Wait for all programs that were started, and judge them."""
         self._queue.drain()
@@ -323,6 +346,7 @@ class Session:
     def close(self, *, failed: bool = False) -> None:
         """Wait for everything outstanding and write up the certificate and the warnings."""
         self._queue.drain()
+        leave(self)
         jax.effects_barrier()
         if self._verdicts:
             before = self.recording.certificate
