@@ -491,6 +491,8 @@ class Planner:
         carries = self._looks(_inexact(carry_avals), carry_names)
         outputs: tuple[Look, ...] = ()
         if eqn.primitive.name == "scan":
+            if not Scan.of(eqn).length:
+                return None  # no step can make anything bad
             outputs = self._looks(_inexact(_output_avals(eqn)), output_names(eqn))
         if not carries + outputs:
             return None
