@@ -204,9 +204,10 @@ class Program:
             tree.append(structure)
             return [*outs, *extra]
 
-        operands = [jnp.int32(0), *args] if takes_run else list(args)
+        operands = [np.int32(0), *args] if takes_run else list(args)
         asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
-        with _compat.set_current_trace(_compat.eval_trace):
+        # constants of our own may go to the device even where the user forbids it to theirs
+        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
             if not asks:
                 # the common case by the short road: traced once, dispatched in C++
                 observed.__name__ = observed.__qualname__ = self.name
