@@ -179,9 +179,10 @@ def test_junit(pytester: pytest.Pytester) -> None:
     assert failure is not None
     assert failure.attrib["message"].startswith("jaxtap: NaN entered scan[0] at step 2 of 4")
     properties = [(p.attrib["name"], p.attrib["value"]) for case in cases.values() for p in case.iter("property")]
-    assert [name for name, _ in properties] == ["jaxtap_finding", "jaxtap_finding", "jaxtap_alert"]
+    names = [name for name, _ in properties]
+    assert names == ["jaxtap_finding", "jaxtap_finding", "jaxtap_alert", "jaxtap_certificate"]
     assert properties[0][1].startswith("NaN entered scan[0]")
-    assert properties[2][1] == "high"
+    assert [value for _, value in properties[2:]] == ["high", "identical"]
 
 
 def test_junit_has_no_properties_unless_asked(pytester: pytest.Pytester) -> None:
