@@ -35,6 +35,12 @@ def leave(session: Session) -> bool:
     return innermost
 
 
+def innermost() -> Session | None:
+    """The session that would receive a program of this task, or ``None``."""
+    task = _current_task()
+    return next((s for s, owner in reversed(_here.entered) if owner is None or owner is task), None)
+
+
 def any_on() -> bool:
     """Whether a block is on in this thread."""
     return bool(_here.entered)

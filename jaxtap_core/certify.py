@@ -42,7 +42,9 @@ def _difference(pending: Pending, report: Any) -> ProgramVerdict:
         pending.name,
         pending.call,
         "different",
-        "the telemetry is that of a differently rounded run",
+        "the telemetry is that of a differently rounded run"
+        if pending.plan is not None
+        else "run twice as it is, the program gives other bits",
         leaf=leaf_name(pending.jaxpr(), number),
         index=tuple(first.index),
         expected=first.expected_hex,

@@ -78,7 +78,7 @@ class Block:
                 "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
                 "function: g = tap.verbose(f, on_step=print) and call g there"
             )
-        self._session = Session(self._receiver, last=self._last)
+        self._session = Session(self._receiver, last=self._last, outer=blocks.innermost())
         self._outer = trace
         mesh.acquire()
         blocks.enter(self._session)

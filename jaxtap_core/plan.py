@@ -230,7 +230,6 @@ class Planner:
         self.checks: dict[int, Check] = {}
         self.budgets: dict[int, Budget] = {}
         self.depth = 0
-        self.braked = settings.fail_fast or settings.max_trips is not None
         self.misfits: list[Misfit] = []
         self.fitted = 0
         self.loops = 0
@@ -249,7 +248,7 @@ class Planner:
             self.fitted,
             self.loops,
             self.depth,
-            self.braked,
+            self.settings.fail_fast or bool(self.budgets),
             tuple(self.paths),
         )
 

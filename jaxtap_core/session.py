@@ -33,16 +33,20 @@ class Session:
     Args:
         receiver: where everything goes, and what is asked of the lens; it may have served a session before.
         last: whether no session of that receiver follows.
+        outer: the session of the block around, whose gate and budget hold in this one too.
     """
 
-    def __init__(self, receiver: Receiver, *, last: bool = True) -> None:
+    def __init__(self, receiver: Receiver, *, last: bool = True, outer: Session | None = None) -> None:
         self.receiver = receiver
-        self.settings = receiver.settings
         self.recording = receiver.recording
+        self.settings = receiver.settings
+        self.findings = self.recording.findings
+        self.gate_paused = 0
+        if outer is not None:
+            self._inherit(outer)
         self._last = last
         receiver.alerted = False
         self._known = len(self.recording.findings), len(self.recording.alerts)
-        self.gate_paused = 0
         self._queue = Queue(self._settle)
         self.running: Running | None = None
         enter(self)
@@ -51,6 +55,16 @@ class Session:
         self._fitted = False
         self._loops = False
         self._certified = False
+
+    def _inherit(self, outer: Session) -> None:
+        """A gate round a block must not be blind inside it: what it would have found is still found, and told it."""
+        mine, around = self.settings, outer.settings
+        if mine.gate is None and around.gate is not None:
+            self.settings = replace(mine, gate=around.gate, inf=around.inf, carry=mine.emits_carry)
+            self.findings = outer.findings
+            self.gate_paused = outer.gate_paused
+        if mine.max_trips is None and around.max_trips is not None:
+            self.settings = replace(self.settings, max_trips=around.max_trips, carry=mine.emits_carry)
 
     # -- execution
 
@@ -113,13 +127,14 @@ class Session:
 
     def _unplanned(self, name: str, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Production alone; its results are judged where a gate is on."""
-        gated = self._judges_results
-        if not gated:
+        twice = self._runs_twice(primitive, args, params)
+        if not (self._judges_results or twice):
             return _production(primitive, args, params)
         kept = self._held(args, params)
+        again = _production(primitive, args, params) if twice else None
         outs = _production(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
-        if any(map(is_inexact, flat)):
+        if twice or any(map(is_inexact, flat)):
             jaxpr = _jaxpr_of(primitive, args, params)
             self._queue.add(
                 Pending(
@@ -129,9 +144,17 @@ class Session:
                     kept,
                     flat,
                     source_info=_compat.current_source(),
+                    observed=None if not twice else again if primitive.multiple_results else (again,),
                 )
             )
         return outs
+
+    def _runs_twice(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> bool:
+        """Whether a program with nothing to observe is compared with itself: where certificates are asked for."""
+        if self.settings.identity != "certified" or primitive is not _compat.jit_p:
+            return False
+        pure = not _compat.body_of(params["jaxpr"]).jaxpr.effects and not any(params["donated_invars"])
+        return pure and not any(_compat.is_ref(jax.typeof(x)) for x in args)
 
     def _held(self, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
         """The inputs of a program to hold until its verdict."""
@@ -286,14 +309,14 @@ class Session:
         try:
             if pending.program is not None:
                 self._collect(pending)
-                if pending.observed is not None or pending.reason:
-                    self._verdicts.append(certify(pending))
+            if pending.observed is not None or pending.reason:
+                self._verdicts.append(certify(pending))
             level = self.settings.level
             if level is not None and not self.gate_paused:
                 # the gate brings the replay engine along: loaded by those who use it
                 from jaxtap_core.gate import judge
 
-                self.recording.findings += judge(pending, inf=self.settings.inf, level=level.name)
+                self.findings += judge(pending, inf=self.settings.inf, level=level.name)
         except jax.errors.JaxRuntimeError:
             pass  # the program itself failed: the user hears of it where the result is used
         except Exception as error:
