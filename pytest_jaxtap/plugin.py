@@ -28,6 +28,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     markers.register(config)
+    stash.keep_stderr(config)
     config.stash[stash.OPTIONS] = chosen = options.read(config)
     if not hasattr(config, "workerinput"):  # a worker of xdist reports to its controller
         from pytest_jaxtap.report.collector import Collector
@@ -56,10 +57,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if not (item.config.stash[stash.OPTIONS].watches or markers.is_marked(item)):
         return (yield)
-    from pytest_jaxtap import judge
+    from pytest_jaxtap import hang, judge
 
-    with judge.watched(item):
+    with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), judge.watched(item):
         return (yield)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
+    if item.config.stash[stash.OPTIONS].watches or markers.is_marked(item):
+        from pytest_jaxtap import hang
+
+        item.stash[stash.TIMER] = hang.timer(item.nodeid, settings.timeout, item.config.stash[stash.STDERR])
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
+    if (timer := item.stash.get(stash.TIMER, None)) is not None:
+        timer.cancel()
 
 
 @pytest.hookimpl(wrapper=True)

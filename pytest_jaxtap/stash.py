@@ -5,20 +5,32 @@ What the plugin keeps on pytest's own objects: on the session's config, and on t
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    import threading
+
     from pytest_jaxtap.options import Options
     from pytest_jaxtap.watch import Watch
 
 # on the config
 OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
+STDERR: pytest.StashKey[int] = pytest.StashKey()
 RUNNING: pytest.StashKey[pytest.Item] = pytest.StashKey()
 
 # on an item, from its setup to its teardown; only where somebody observes
 WATCH: pytest.StashKey[Watch] = pytest.StashKey()
+TIMER: pytest.StashKey[threading.Timer | None] = pytest.StashKey()
+
+
+def keep_stderr(config: pytest.Config) -> None:
+    """Keep a way to the real stderr: while tests run, pytest's capture takes its file descriptor."""
+    descriptor = os.dup(2)
+    config.stash[STDERR] = descriptor
+    config.add_cleanup(lambda: os.close(descriptor))
 
 
 def begin(item: pytest.Item) -> None:

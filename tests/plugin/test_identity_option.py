@@ -88,7 +88,6 @@ def test_bits(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
     result.stdout.fnmatch_lines(["jaxtap: unreproducible: *"])
 
 
-@pytest.mark.xfail(strict=True, reason="the lens does not yet run production twice where it has nothing to observe")
 def test_without_taps_each_program_is_compared_with_itself(pytester: pytest.Pytester) -> None:
     lay(pytester, TESTS + "\ndef test_noisy():\n    noisy(1e6)\n")
     run(pytester, "--jaxtap-identity", "-k", "test_noisy").assert_outcomes(failed=1)
