@@ -65,6 +65,7 @@ _need("jax.extend.source_info_util", "register_exclusion")(_OWN)
 _effects = importlib.import_module("jax._src.effects")
 _mlir = importlib.import_module("jax._src.interpreters.mlir")
 _emit_python_callback: Callable[..., Any] = _need("jax.interpreters.mlir", "emit_python_callback")
+_op_sharding: Callable[..., Any] = _need("jax._src.callback", "_callback_op_sharding")
 _batching = importlib.import_module("jax._src.interpreters.batching")
 _ad = importlib.import_module("jax._src.interpreters.ad")
 _partial_eval = importlib.import_module("jax._src.interpreters.partial_eval")
@@ -283,7 +284,7 @@ def known_primitives() -> set[str]:
 # -- emission --------------------------------------------------------------------------------------------------------
 
 
-class _EmitEffect(_effects.Effect):  # type: ignore[name-defined, misc]
+class _EmitEffect(_effects.Effect):  # type: ignore[name-defined]
     """Values leave the device here: keeps the emission from being removed as dead code."""
 
     def __str__(self) -> str:
@@ -323,7 +324,7 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
             return jax.jit(lambda *args: primitive.bind(*args, **params))(*operands)
 
     def lower(
-        ctx: Any, *operands: Any, callback: Callable[..., None], lanes: int, masked: bool, again: bool = False
+        ctx: Any, *operands: Any, callback: Callable[..., Any], lanes: int, masked: bool, again: bool = False
     ) -> Any:
         arrived = callback("recompute" if again else "", lanes, masked)
 
@@ -340,6 +341,7 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
             ctx.avals_out,
             has_side_effect=True,
             returns_token=False,
+            sharding=_op_sharding(ctx.module_context.axis_context, None, ctx.avals_out),
         )
         return results
 
