@@ -308,6 +308,7 @@ class Session:
         self.running = Running(pending.name, pending.plan, pending.source_info, time.monotonic())
         try:
             if pending.program is not None:
+                _wait((*pending.outs, *(pending.observed or ())))  # what is live may still be on its way
                 self._collect(pending)
             if pending.observed is not None or pending.reason:
                 self._verdicts.append(certify(pending))
@@ -397,6 +398,12 @@ class Session:
 def _some(names: Sequence[str], most: int = 12) -> str:
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
+
+
+def _wait(values: Sequence[Any]) -> None:
+    for x in values:
+        if isinstance(x, jax.Array) and not x.is_deleted():
+            x.block_until_ready()
 
 
 def _production(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
