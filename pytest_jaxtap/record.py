@@ -59,7 +59,19 @@ def _record(item: pytest.Item, watch: Watch, options: Options) -> Record:
         from jaxtap_core.environment import fingerprint
 
         record["environment"] = plain(fingerprint())  # a program ran, so a backend runs
+    if options.html is not None:
+        record["page"] = for_page(record)
     return record
+
+
+def for_page(record: Record) -> Record:
+    """What only the page shows: ``curves``, a list for each comparison, and ``sources``, by place."""
+    from pytest_jaxtap.report.excerpt import excerpts
+
+    places = [finding["event"]["source"] for finding in record["findings"]]
+    places += [finding["origin"]["source"] for finding in record["findings"] if finding["origin"]]
+    places += [alert["source"] for alert in record["alerts"]]
+    return {"curves": record.pop("curves", []), "sources": excerpts(places)}
 
 
 def _finding(finding: Finding) -> Record:

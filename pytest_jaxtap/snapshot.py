@@ -122,6 +122,7 @@ class _Test:
             TypeError, ValueError: the value cannot be stored, or a tolerance is for no column.
         """
         __tracebackhide__ = True
+        from pytest_jaxtap.report.comparison import keep
         from pytest_jaxtap.snapshot_extension import Question, extension_for
         from pytest_jaxtap.snapshot_format import Entry
 
@@ -144,9 +145,10 @@ class _Test:
         if question.difference is None:  # there is nothing yet to find a misspelt column with
             tolerances.check(leaf for track in tracks for leaf in track.leaves)
         names.append(result.snapshot_name)
+        where = self._where(result.snapshot_location)
+        keep(self._node, question, result, where)
         if matched:
             return []
-        where = self._where(result.snapshot_location)
         if question.difference is None:
             lines = [f"jaxtap: there is no snapshot {result.snapshot_name!r} yet"]
             lines.append(f"  run pytest --snapshot-update to write it to {where}")
