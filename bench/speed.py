@@ -271,7 +271,7 @@ def tracing() -> list[Row]:
         work()
         return time.perf_counter() - began
 
-    from jaxtap_core._compat import eval_trace, set_current_trace  # noqa: PLC0415 - only this row looks inside
+    from jaxtap_core._compat import eval_trace, set_current_trace
     from jaxtap_core.observer import Observer
     from jaxtap_core.plan import Planner
     from jaxtap_core.program import receivers

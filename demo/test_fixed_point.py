@@ -1,4 +1,4 @@
-"""A fixed-point iteration that leaves its domain. Asked not to throw, the solver gives back a number that means nothing.
+"""A fixed-point iteration leaves its domain. Asked not to throw, the solver gives back a number without meaning.
 
 The report names the iteration and the argument of the logarithm that fell below zero.
 """

@@ -40,9 +40,7 @@ Tracer: Any = _need("jax.core", "Tracer")
 Literal: Any = _need("jax.extend.core", "Literal")
 Primitive: Any = _need("jax.extend.core", "Primitive")
 DropVar: Any = _need("jax.extend.core", "DropVar")
-set_current_trace: Callable[[Any], AbstractContextManager[Any]] = _need(
-    "jax.extend.core", "set_current_trace"
-)
+set_current_trace: Callable[[Any], AbstractContextManager[Any]] = _need("jax.extend.core", "set_current_trace")
 jaxpr_as_fun: Callable[..., Any] = _need("jax.extend.core", "jaxpr_as_fun")
 eval_trace: Any = _need("jax._src.core", "eval_trace")
 _trace_ctx: Any = _need("jax._src.core", "trace_ctx")
@@ -55,9 +53,7 @@ _InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
 jit_p: Any = _need("jax._src.pjit", "jit_p")
 _source = importlib.import_module("jax._src.source_info_util")
-_user_context: Callable[..., AbstractContextManager[Any]] = _need(
-    "jax._src.source_info_util", "user_context"
-)
+_user_context: Callable[..., AbstractContextManager[Any]] = _need("jax._src.source_info_util", "user_context")
 _user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_frame")
 _current_source: Callable[[], Any] = _need("jax._src.source_info_util", "current")
 _current_name_stack: Callable[[], Any] = _need("jax._src.source_info_util", "current_name_stack")
@@ -266,9 +262,7 @@ def raw_files(source_info: Any) -> Iterable[tuple[str, str]]:
     if source_info.traceback is None:
         return ()
     codes, _ = source_info.traceback.raw_frames()
-    return (
-        (code.co_filename, code.co_name) for code in codes if not code.co_filename.startswith(_OWN)
-    )
+    return ((code.co_filename, code.co_name) for code in codes if not code.co_filename.startswith(_OWN))
 
 
 # -- primitives ------------------------------------------------------------------------------------------------------
@@ -376,9 +370,7 @@ def mesh_setter() -> type:
     """The class behind ``jax.set_mesh``, which refuses to work while a trace other than evaluation is current."""
     setter: Any = jax.set_mesh
     if not isinstance(setter, type):
-        raise ImportError(
-            f"jaxtap: jax.set_mesh is no longer a class in jax {jax.__version__}; verified: {VERIFIED}."
-        )
+        raise ImportError(f"jaxtap: jax.set_mesh is no longer a class in jax {jax.__version__}; verified: {VERIFIED}.")
     return setter
 
 

@@ -63,9 +63,7 @@ def compare_bits(a: object, b: object, *, nan: Literal["payload", "any"] = "payl
     return BitReport(identical=not leaves, leaves=leaves, compared=len(pairs))
 
 
-def assert_bitwise_equal(
-    a: object, b: object, *, nan: Literal["payload", "any"] = "payload"
-) -> None:
+def assert_bitwise_equal(a: object, b: object, *, nan: Literal["payload", "any"] = "payload") -> None:
     """Raise unless two pytrees are equal bit by bit; the arguments are those of `compare_bits`.
 
     Raises:
@@ -191,16 +189,13 @@ def _read(path: str, leaf: Any) -> Any:
     """`leaf` as an `_Array` on the host, or itself if it is something else."""
     name = path or "the value"
     if isinstance(leaf, jax.core.Tracer):
-        raise TypeError(
-            f"{name} is traced, it has no bits yet: compare what the jitted function returns"
-        )
+        raise TypeError(f"{name} is traced, it has no bits yet: compare what the jitted function returns")
     if isinstance(leaf, jax.Array):
         return _read_jax_array(name, leaf)
     if isinstance(leaf, np.ndarray | np.generic):
         if has_padding(leaf.dtype):
             raise TypeError(
-                f"{name} is {leaf.dtype}, of which some bytes are padding; JAX has no such dtype, "
-                "convert it to float64"
+                f"{name} is {leaf.dtype}, of which some bytes are padding; JAX has no such dtype, convert it to float64"
             )
         if leaf.dtype.hasobject:
             return leaf
@@ -244,9 +239,7 @@ def _equal_values(a: Any, b: Any) -> bool:
 # Elements ----------------------------------------------------------------------------------------
 
 
-def _compare_elements(
-    a: _Array, b: _Array, nan: str
-) -> tuple[int, ElementDiff | None, ElementDiff | None]:
+def _compare_elements(a: _Array, b: _Array, nan: str) -> tuple[int, ElementDiff | None, ElementDiff | None]:
     """Number of elements that differ, the first and the worst of them."""
     if not a.data.size or not a.data.itemsize:  # float0 has no bits at all
         return 0, None, None

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
+from jaxtap_core.control import once_if
 from jaxtap_core.plan import Site
 
 
@@ -56,11 +57,11 @@ def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Bu
 def flush_when_full(buffer: Buffer, rows: int, run: Any, receiver: Receiver) -> Buffer:
     """Hand a full buffer to the host and start anew; for sites that may bring more than the buffer holds."""
 
-    def flush() -> Any:
-        _emit(run, None, [buffer.steps, *_optional(buffer.active), *buffer.leaves], receiver)
-        return jnp.int32(0)
+    def flush(full: Buffer) -> Buffer:
+        _emit(run, None, [full.steps, *_optional(full.active), *full.leaves], receiver)
+        return full._replace(count=jnp.int32(0))
 
-    return buffer._replace(count=lax.cond(buffer.count >= rows, flush, lambda: buffer.count))
+    return once_if(buffer.count >= rows, flush, buffer)
 
 
 def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:

@@ -45,9 +45,7 @@ class IdentityCheck:
         return {"outcome": self.outcome, "report": plain(self.report)}
 
 
-def check_identity(
-    f: Callable[..., Any], /, *args: Any, grad: bool = False, **lens_options: Any
-) -> IdentityCheck:
+def check_identity(f: Callable[..., Any], /, *args: Any, grad: bool = False, **lens_options: Any) -> IdentityCheck:
     """Run ``f(*args)`` twice as it is, then once observed, and compare the results bit by bit.
 
     Args:

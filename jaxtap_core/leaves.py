@@ -90,7 +90,9 @@ def _named(const_names: Sequence[str], carry_names: Sequence[str], x_names: Sequ
     if not any(shown) and not any(const_names):
         return Leaves(tuple(Leaf(f"carry[{i}]", "carry", hidden + i) for i in range(len(shown))), ordered=True)
     counter = _roots(carry_names[:hidden], 1)
-    depth = 2 if _roots([*shown, *const_names], 1) & _roots(x_names, 1) else 1  # ``def body(*args)``: args[0] is the carry
+    depth = (
+        2 if _roots([*shown, *const_names], 1) & _roots(x_names, 1) else 1
+    )  # ``def body(*args)``: args[0] is the carry
     own = _roots(shown, depth)
     foreign = _roots(x_names, depth) | counter
     carried = [Leaf(name or f"carry[{hidden + i}]", "carry", hidden + i) for i, name in enumerate(shown)]

@@ -19,6 +19,7 @@ from jax import lax
 
 from jaxtap_core import _compat, emit
 from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
+from jaxtap_core.control import once_if
 from jaxtap_core.nonfinite import any_bad, has_bad
 from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.settings import Settings
@@ -194,28 +195,19 @@ class Observer:
             self._when(sampled, site, values)
 
     def _when(self, condition: Any, site: Site, values: Callable[[], Sequence[Any]]) -> None:
-        if site.live:
-            brake = self.states.get(BRAKE)
-
-            def send() -> Any:
-                self._take(site, values(), condition if self.inside else None)
-                after = self.states.get(BRAKE)
-                if brake is not None:
-                    self.states[BRAKE] = brake
-                return after
-
-            after = lax.cond(condition, send, lambda: brake)
-            if brake is not None:
-                self.states[BRAKE] = after
+        """Take what is selected at a site, where ``condition``."""
+        if self.inside:
+            # an outer transformation may still differentiate: a branch can be, a loop cannot
+            lax.cond(condition, lambda: self._take(site, values(), condition), lambda: None)
             return
-        before = self.states[site.number]
+        numbers = [number for number in (BRAKE if site.live else site.number,) if number in self.states]
 
-        def take() -> Any:
-            self._take(site, values())
-            after, self.states[site.number] = self.states[site.number], before
-            return after
+        def take(states: dict[int, Any]) -> dict[int, Any]:
+            with self.borrow(states):
+                self._take(site, values())
+                return {number: self.states[number] for number in numbers}
 
-        self.states[site.number] = lax.cond(condition, take, lambda: before)
+        self.states.update(once_if(condition, take, {number: self.states[number] for number in numbers}))
 
     def _take(self, site: Site, values: Sequence[Any], condition: Any = None) -> None:
         leaves = site.selection.reduce(values)
@@ -308,22 +300,17 @@ class Observer:
     def note(self, check: Check, verdicts: Sequence[Any], hit: Any) -> None:
         """Enter one row of verdicts (int32 each, or one for each lane) where ``hit``."""
         parts = [self._step_vector(), *(jnp.ravel(v).astype(jnp.int32) for v in verdicts)]
-        state = self.states[check.number]
         if check.once:
             self.states[check.number] = Verdicts(hit.astype(jnp.int32), jnp.concatenate(parts)[None])
             return
 
-        def enter() -> Verdicts:
-            row = jnp.concatenate(parts)
+        def enter(state: Verdicts) -> Verdicts:
+            # rows beyond those that are kept write over the last one's place, where they leave what is there
             at = jnp.minimum(state.count, GATE_ROWS - 1)
-            rows = lax.cond(
-                state.count < GATE_ROWS,
-                lambda: lax.dynamic_update_index_in_dim(state.rows, row, at, 0),
-                lambda: state.rows,
-            )
-            return Verdicts(state.count + 1, rows)
+            row = jnp.where(state.count < GATE_ROWS, jnp.concatenate(parts), state.rows[GATE_ROWS - 1])
+            return Verdicts(state.count + 1, lax.dynamic_update_index_in_dim(state.rows, row, at, 0))
 
-        self.states[check.number] = lax.cond(hit, enter, lambda: state)
+        self.states[check.number] = once_if(hit, enter, self.states[check.number])
 
     def _births(self, check: Check, ins: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """For each look, whether the primitive made something bad out of operands that were not."""

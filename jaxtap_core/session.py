@@ -355,7 +355,7 @@ class Session:
 
     @property
     def waited_for(self) -> Running | None:
-        """The program that is being executed, as far as is known: the one in hand, or the oldest that is not settled."""
+        """The program that is being executed, as far as is known: that in hand, or the oldest not settled."""
         if self.running is not None:
             return self.running
         oldest = self._queue.oldest

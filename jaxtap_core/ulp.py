@@ -45,8 +45,7 @@ def ulp_distance(a: ArrayLike, b: ArrayLike) -> NDArray[np.uint64]:
     x, y = np.asarray(a), np.asarray(b)
     if x.dtype != y.dtype or not jnp.issubdtype(x.dtype, jnp.inexact) or has_padding(x.dtype):
         raise TypeError(
-            "ulp_distance needs two arrays of one float or complex dtype that JAX knows, "
-            f"got {x.dtype} and {y.dtype}"
+            f"ulp_distance needs two arrays of one float or complex dtype that JAX knows, got {x.dtype} and {y.dtype}"
         )
     if x.shape != y.shape:
         raise ValueError(f"ulp_distance needs two arrays of one shape, got {x.shape} and {y.shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,7 +16,7 @@ from jaxtap_core.structure import Scan
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import Check, EqnPlan
+    from jaxtap_core.plan import Check, EqnPlan, Look
 
 NEVER, FROM_THE_START = -1, -2
 
@@ -56,8 +57,7 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     )
     observer.states.update(after)
     if check is not None:
-        firsts = firsts + _first_bad_outputs(observer, check, ys, scan)
-        close_loop(observer, check, firsts)
+        close_loop(observer, check, firsts, _first_bad_outputs(observer, check, ys, scan))
     return [*carry, *ys]
 
 
@@ -67,48 +67,51 @@ def _zeros_exist(scan: Scan) -> bool:
     return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in outputs)
 
 
-def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> list[Any]:
-    """Before the first step: no carry is bad yet, and those that already are do not count."""
-    if check is None:
-        return []
-    entered = observer.verdicts(check, check.looks[: check.carries], init)
-    return [jnp.where(bad, jnp.int32(FROM_THE_START), jnp.int32(NEVER)) for bad in entered]
+def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> Any:
+    """Before the first step: no carry is bad yet, and those that already are do not count.
+
+    All carries of a loop share one array of first bad steps, int32[carries, *lanes], since an array each would be a
+    kernel each; ``None`` where no carry is looked at.
+    """
+    if check is None or not check.carries:
+        return None
+    entered = jnp.stack(observer.verdicts(check, check.looks[: check.carries], init))
+    return jnp.where(entered, jnp.int32(FROM_THE_START), jnp.int32(NEVER))
 
 
 def next_firsts(
-    observer: Observer, check: Check | None, firsts: list[Any], carry: list[Any], step: Any, active: Any = None
-) -> list[Any]:
+    observer: Observer, check: Check | None, firsts: Any, carry: list[Any], step: Any, active: Any = None
+) -> Any:
     """After a step: where a carry has just turned bad, remember the step."""
-    if check is None:
+    if check is None or firsts is None:
         return firsts
-    bad = observer.verdicts(check, check.looks[: check.carries], carry)
+    bad = jnp.stack(observer.verdicts(check, check.looks[: check.carries], carry))
     if active is not None:
-        bad = [verdict & active for verdict in bad]
-    fresh = [(first == NEVER) & verdict for first, verdict in zip(firsts, bad, strict=True)]
+        bad = bad & active
+    fresh = (firsts == NEVER) & bad
     if observer.settings.fail_fast:
-        for verdict in fresh:
-            observer.pull(check.number, jnp.any(verdict))
-    return [jnp.where(now, step, first) for first, now in zip(firsts, fresh, strict=True)]
+        observer.pull(check.number, jnp.any(fresh))
+    return jnp.where(fresh, step, firsts)
 
 
-def close_loop(observer: Observer, check: Check, firsts: list[Any]) -> None:
-    """After the last step: hand the verdicts of this entry of the loop to the gate."""
-    if firsts:
-        hit = jnp.stack([jnp.any(first >= 0) for first in firsts]).any()
-        observer.note(check, firsts, hit)
+def close_loop(observer: Observer, check: Check, firsts: Any, outputs: Any = None) -> None:
+    """After the last step: hand the verdicts of this entry of the loop, on carries and outputs, to the gate."""
+    verdicts = [found for found in (firsts, outputs) if found is not None]
+    hit = functools.reduce(jnp.logical_or, [jnp.any(found >= 0) for found in verdicts])
+    observer.note(check, verdicts, hit)
 
 
-def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Scan) -> list[Any]:
-    """For each per-step output the first step, in order of execution, at which it was bad."""
-    found = []
-    for look in check.looks[check.carries :]:
-        stacked = ys[look.place]
+def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Scan) -> Any:
+    """For each per-step output the first step, in order of execution, at which it was bad; int32[outputs] or None."""
+    looks = check.looks[check.carries :]
+    if not looks:
+        return None
 
-        def search(y: Any = stacked, bad: str = look.bad) -> Any:
-            steps = has_bad(y, nan=bad == "nan", inf=bad == "inf", keep=1)
-            steps = steps[::-1] if scan.reverse else steps
-            return jnp.argmax(steps).astype(jnp.int32)
+    def first(look: Look) -> Any:
+        steps = has_bad(ys[look.place], nan=look.bad == "nan", inf=look.bad == "inf", keep=1)
+        steps = steps[::-1] if scan.reverse else steps
+        return jnp.where(jnp.any(steps), jnp.argmax(steps).astype(jnp.int32), jnp.int32(NEVER))
 
-        bad_at_all = observer.verdicts(check, [look], ys)[0]
-        found.append(lax.cond(bad_at_all, search, lambda: jnp.int32(NEVER)))
-    return found
+    bad_at_all = jnp.stack(observer.verdicts(check, looks, ys)).any()
+    search = lambda: jnp.stack([first(look) for look in looks])
+    return lax.cond(bad_at_all, search, lambda: jnp.full(len(looks), NEVER, jnp.int32))

@@ -83,7 +83,9 @@ def draw(seed: int) -> RandomProgram:
         if kind == "matmul":
             new = [jnp.tanh(v @ weights) + v * 0.5 for v in new]
         if kind == "branch":
-            new = [lax.switch((v.sum() > 0).astype(int), [lambda v: v * 0.7, lambda v: jnp.tanh(v) * 1.1], v) for v in new]
+            new = [
+                lax.switch((v.sum() > 0).astype(int), [lambda v: v * 0.7, lambda v: jnp.tanh(v) * 1.1], v) for v in new
+            ]
         return tuple(v.astype(dtype) for v in new), found[-1]
 
     def scan(carry, xs):

@@ -14,9 +14,8 @@ def program():
 
 
 def test_the_gate_of_the_outer_block_finds_what_happens_in_the_inner_one(program):
-    with tap.record(gate="escape") as outer:
-        with tap.record(select="c") as inner:
-            program(2.0)  # log 2 = .69, log .69 = -.37, log -.37 is not a number
+    with tap.record(gate="escape") as outer, tap.record(select="c") as inner:
+        program(2.0)  # log 2 = .69, log .69 = -.37, log -.37 is not a number
     assert [event.step for event in inner.events] == [0, 1, 2]
     assert [(f.event.path, f.event.step) for f in outer.findings if f.event.kind == "carry"] == [("scan[0]", 2)]
     assert inner.findings == []
@@ -45,7 +44,9 @@ def test_where_nan_is_allowed_it_is_allowed_in_inner_blocks(program):
 def test_under_a_certificate_a_program_without_taps_is_compared_with_itself():
     count = iter(range(100))
     steady = jax.jit(lambda x: x + 1)
-    noisy = jax.jit(lambda x: x + jax.pure_callback(lambda: np.float32(next(count)), jax.ShapeDtypeStruct((), jnp.float32)))
+    noisy = jax.jit(
+        lambda x: x + jax.pure_callback(lambda: np.float32(next(count)), jax.ShapeDtypeStruct((), jnp.float32))
+    )
     with tap.record(identity="certified") as rec:
         steady(1.0)
     assert rec.certificate.identical
