@@ -91,6 +91,10 @@ function layout(data) {
     const wide = decades > 2;
     const scale = wide ? { type: "log", dtick: Math.ceil(decades / 5) } : { rangemode: "tozero" };
     made.yaxis2 = { ...axis, ...scale, title: { text: wide ? "|difference|, log" : "|difference|" }, domain: [0, 0.34] };
+    if (wide && data.gap.includes(0)) {
+      made.annotations.push({ text: "where both are equal, nothing is drawn", showarrow: false, font: { color: color("faint"), size: 11 },
+        xref: "paper", x: 1, xanchor: "right", yref: "paper", y: 0.345, yanchor: "bottom" });
+    }
   }
   if (data.first !== null) {
     const x = data.x[data.first];
