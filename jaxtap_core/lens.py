@@ -95,6 +95,21 @@ class Block:
         with _compat.set_current_trace(_compat.eval_trace):
             session.close(failed=kind is not None)
 
+    def __getattr__(self, name: str) -> Any:
+        receiver = self.__dict__.get("_receiver")
+        if receiver is not None and hasattr(receiver.recording, name):
+            raise AttributeError(
+                f"a recording is made by entering the block: with tap.record(...) as rec: ..., then rec.{name}",
+                name=name,
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "tap.record(...) with options alone is a context manager, no decorator: with tap.record(...) as rec: ..., "
+            "or wrap a function: g, rec = tap.record(f, ...)"
+        )
+
 
 @overload
 def record(f: None = None, /, **options: Any) -> Block: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -183,6 +183,8 @@ def _taps(taps: Any) -> tuple[Tap, ...]:
 def _sinks(sinks: Any) -> tuple[Sink, ...]:
     if isinstance(sinks, Sink):
         return (sinks,)
+    if not isinstance(sinks, Iterable):
+        raise TypeError(f"sinks must be a tuple of sinks such as tap.JSONLSink(path), not {sinks!r}")
     sinks = tuple(sinks)
     for sink in sinks:
         if not isinstance(sink, Sink):

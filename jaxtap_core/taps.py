@@ -71,7 +71,7 @@ def _check_name(name: str) -> None:
 def _names(prim: str | Collection[str]) -> frozenset[str] | Literal["*"]:
     if prim == "*":
         return "*"
-    names = (prim,) if isinstance(prim, str) else tuple(prim)
+    names = (prim,) if isinstance(prim, str) else tuple(prim) if isinstance(prim, Collection) else ()
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(f"a tap needs the name of a primitive, several names, or '*', not {prim!r}")
     for name in names:

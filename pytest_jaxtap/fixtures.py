@@ -56,6 +56,9 @@ class _Block:
     def __exit__(self, *error: Any) -> Any:
         return self._block.__exit__(*error)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._block, name)
+
 
 def assert_bitwise(f: Callable[..., Any], /, *args: Any, grad: bool = False, **lens_options: Any) -> None:
     """Fail unless ``f(*args)`` gives the same bits observed as unobserved, and twice unobserved.

@@ -190,8 +190,13 @@ class _Parser:
         prefix = f"  {label}: "
         if not line.startswith(prefix):
             raise self.error(f"damaged: expected {prefix.strip()!r}, found {line[:60].strip()!r}")
+        cell = line[len(prefix) :]
+        try:
+            value = json.loads(cell)
+        except ValueError:
+            raise self.error(f"damaged: {cell[:60]!r} is no value") from None
         self.number += 1
-        return json.loads(line[len(prefix) :])
+        return value
 
 
 def _rows(cells: list[Any], dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:

@@ -156,7 +156,7 @@ DAMAGE = {
     "schema": (put("schema 1", "schema 2"), "line 1: written in schema 2; this .* reads 1"),
     "other file": ("# serializer version: 1\n", "line 1: damaged: this is not a jaxtap snapshot"),
     "empty": ("", "line 1: damaged: this is not a jaxtap snapshot"),
-    "number": (put("  [2]: 12", "  [2]: twelve"), "line 22: damaged: Expecting value"),
+    "number": (put("  [2]: 12", "  [2]: twelve"), "line 22: damaged: 'twelve' is no value"),
     "dtype": (put("  [2]: 12", "  [2]: 1.5"), "damaged: 1.5 is not a value of int64"),
     "lost line": (put("  [2]: 2\n", ""), r"line 10: damaged: expected '\[2\]:', found '\[3\]"),
     "twice": (GOOD + GOOD.partition("\n")[2], "damaged: a second entry 'first'"),
