@@ -20,7 +20,7 @@ from jax import lax
 
 from jaxtap_core import _compat
 from jaxtap_core.control import once_if
-from jaxtap_core.plan import Site
+from jaxtap_core.sites import Site
 
 
 class Buffer(NamedTuple):

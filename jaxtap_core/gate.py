@@ -22,7 +22,7 @@ from jaxtap_core.leaves import tidy
 from jaxtap_core.observer import MASKED, Verdicts
 from jaxtap_core.origin import Target, explain_target
 from jaxtap_core.pending import Donated, Pending
-from jaxtap_core.plan import Check
+from jaxtap_core.sites import Check
 
 Bad = Literal["nan", "inf"]
 

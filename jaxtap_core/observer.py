@@ -21,8 +21,8 @@ from jaxtap_core import _compat, emit
 from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
 from jaxtap_core.control import once_if
 from jaxtap_core.nonfinite import any_bad, has_bad
-from jaxtap_core.plan import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.settings import Settings
+from jaxtap_core.sites import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.structure import call_of
 from jaxtap_core.taps import Tap
 

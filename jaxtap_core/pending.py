@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxtap_core.nonfinite import has_bad
-from jaxtap_core.plan import Plan
 from jaxtap_core.program import Program, Run
+from jaxtap_core.sites import Plan
 
 MOST_PROGRAMS = 64
 MOST_BYTES = 256 * 2**20

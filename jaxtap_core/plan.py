@@ -1,204 +1,34 @@
-"""The plan of one program: what is observed where, decided from the jaxpr alone before anything is rewritten.
-
-A `Level` is one jaxpr with the calls in it looked through. It holds a plan for every equation that is observed, or
-that contains something observed; all other equations are left as they are. Each place from which values come is a
-`Site`.
-"""
+"""Planning: what is observed where, decided from the jaxpr alone before anything is rewritten."""
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
-
-import jax.numpy as jnp
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax, join, phase_of, source_of
 from jaxtap_core.aside import LensError, warn
+from jaxtap_core.equations import (
+    SHARDED,
+    can_bear_nan,
+    carry_avals,
+    inexact_places,
+    leaf_avals,
+    number_along,
+    output_avals,
+    selected_once,
+)
 from jaxtap_core.events import Kind, Phase
-from jaxtap_core.leaves import Leaves, carry_leaves, output_names
+from jaxtap_core.leaves import carry_leaves, output_names
 from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outputs, select_values
 from jaxtap_core.settings import Settings
+from jaxtap_core.sites import Budget, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
-
-GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
-
-# Programs that run once a shard: their inside is not observed, but numbered along.
-SHARDED = frozenset({"shard_map", "xla_pmap"})
 
 # Callbacks for debugging: they give nothing back, so that a replica can do without them.
 DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
-
-
-@dataclass(eq=False)
-class Site:
-    """One place from which values come.
-
-    Attributes:
-        number: identifies the site within its program.
-        path, kind, total, depth, phase, source: as in `TapEvent`; ``depth`` is the number of enclosing loops.
-        selection: what is taken of the values there.
-        lanes: shape of the activity mask of the innermost loop batched over its predicate, ``()`` for none.
-        bound: how many events one run can bring at most, ``None`` where that is not known.
-        tap: which of the lens's taps a primitive site belongs to, else ``None``.
-        live: whether values go to the host as they come.
-    """
-
-    number: int
-    path: str
-    kind: Kind
-    total: int | None
-    depth: int
-    phase: Phase
-    source: str
-    selection: Selection
-    lanes: tuple[int, ...]
-    bound: int | None
-    live: bool
-    tap: int | None = None
-
-    @functools.cached_property
-    def row_bytes(self) -> int:
-        """Bytes that one event takes on the device."""
-        leaves = sum(
-            int(np.prod(shape)) * np.dtype(dtype).itemsize
-            for shape, dtype in zip(self.selection.shapes, self.selection.dtypes, strict=True)
-        )
-        return leaves + 4 * self.depth + int(np.prod(self.lanes)) * bool(self.lanes)
-
-    def capacity(self, buffer_bytes: int, rows: int) -> int:
-        """Rows of the device buffer: all events where they fit into ``buffer_bytes``, else as many as do.
-
-        ``rows`` where their number is not known beforehand.
-        """
-        most = max(1, buffer_bytes // max(1, self.row_bytes))
-        return min(most, self.bound if self.bound is not None else rows)
-
-
-class Look(NamedTuple):
-    """One leaf that the gate looks at: its name, its place (among the carries, the per-step outputs, or a primitive's
-    outputs), and what is looked for."""
-
-    name: str
-    place: int
-    bad: Literal["nan", "inf"]
-
-
-@dataclass(eq=False)
-class Check:
-    """A place where the gate looks for NaN (or Inf): the carries and outputs of a loop, or one primitive.
-
-    Attributes:
-        looks: what is looked for: in which leaf, and whether for NaN or Inf. The first ``carries`` are carries, the
-            rest outputs.
-        lanes: as in `Site`; one verdict a lane.
-        consumer: position of the one select that all a primitive puts out goes into, where there is such: whether it
-            selects a NaN away is known only after it.
-        once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
-    """
-
-    number: int
-    kind: Kind
-    path: str
-    total: int | None
-    depth: int
-    phase: Phase
-    source: str
-    looks: tuple[Look, ...]
-    carries: int
-    lanes: tuple[int, ...]
-    once: bool
-    consumer: int | None = None
-
-
-@dataclass(eq=False)
-class Level:
-    """Plans of the equations of one jaxpr, by their position, and the numbers of all stateful sites inside."""
-
-    plans: dict[int, EqnPlan] = field(default_factory=dict)
-    states: list[int] = field(default_factory=list)
-    has_live: bool = False
-
-    def add(self, position: int, plan: EqnPlan, inner: Iterable[Level] = ()) -> None:
-        """Enter the plan of one equation."""
-        self.plans[position] = plan
-        for level in inner:
-            self.states += level.states
-            self.has_live |= level.has_live
-
-
-@dataclass(eq=False)
-class EqnPlan:
-    """What happens at one equation.
-
-    Attributes:
-        path: address of a loop or branch (empty for calls and primitives).
-        levels: the inner programs: of a call one, of a scan one, of a while predicate and body, of a branch all.
-        sites: primitive sites on the equation's outputs.
-        carry, output: sites of a loop.
-        leaves: the carry leaves of a loop.
-        check: the gate's check.
-        drop: whether the equation is left out (a debug callback in a replica).
-        budget: of a ``while``, where loops have one.
-    """
-
-    path: str = ""
-    levels: tuple[Level, ...] = ()
-    sites: tuple[Site, ...] = ()
-    carry: Site | None = None
-    output: Site | None = None
-    leaves: Leaves | None = None
-    check: Check | None = None
-    drop: bool = False
-    budget: Budget | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Budget:
-    """The trip budget of one ``while``; ``read`` says of each carry whether the predicate looks at it."""
-
-    number: int
-    path: str
-    source: str
-    depth: int
-    names: tuple[str, ...]
-    read: tuple[bool, ...]
-    avals: tuple[Any, ...]
-    lanes: tuple[int, ...]
-
-
-@dataclass(eq=False)
-class Plan:
-    """The plan of a whole program.
-
-    ``misfits`` are the loops that the selection did not fit, with their leaves; ``fitted`` counts those it did.
-    ``paths`` are all loops, with the user's lines.
-    """
-
-    level: Level
-    sites: dict[int, Site]
-    checks: dict[int, Check]
-    budgets: dict[int, Budget]
-    misfits: list[Misfit]
-    fitted: int
-    loops: int
-    depth: int
-    braked: bool
-    paths: tuple[str, ...]
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing in the program is observed."""
-        return not self.level.plans
-
-    @property
-    def live(self) -> bool:
-        """Whether any site talks to the host while the program runs."""
-        return any(site.live for site in self.sites.values())
 
 
 @dataclass(frozen=True)
@@ -256,7 +86,7 @@ class Planner:
 
     def _level(self, jaxpr: Any, numbering: Numbering, place: _Place) -> Level:
         level = Level()
-        selects = _only_selected(jaxpr) if self._watches_births else {}
+        selects = selected_once(jaxpr) if self._watches_births else {}
         for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
             name = eqn.primitive.name
             path = ""
@@ -267,7 +97,7 @@ class Planner:
             elif (call := call_of(eqn)) is not None:
                 self._call(level, position, eqn, call, numbering, place)
             elif name in SHARDED:
-                _pass_by(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
+                number_along(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
             elif self.replica and name in DEBUG_PRIMITIVES:
                 level.add(position, EqnPlan(drop=True))
             path = path or join(place.prefix, numbering.primitive(name))
@@ -396,7 +226,7 @@ class Planner:
         settings, path = self.settings, plan.path
         leaves = plan.leaves = carry_leaves(eqn)
         if settings.emits_carry:
-            chosen = select_leaves(settings.select, leaves.names, _leaf_avals(eqn, leaves), path)
+            chosen = select_leaves(settings.select, leaves.names, leaf_avals(eqn, leaves), path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
                 plan.carry = self._site(path, "carry", place, chosen, settings.live_carry)
@@ -408,7 +238,7 @@ class Planner:
             elif not library:
                 self.misfits.append(chosen)
         if settings.emits_outputs and eqn.primitive.name == "scan":
-            avals = _output_avals(eqn)
+            avals = output_avals(eqn)
             chosen = select_outputs(settings.select_ys, output_names(eqn), avals, path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
@@ -426,7 +256,7 @@ class Planner:
             for i, tap in enumerate(self.settings.taps)
             if tap.fits(name) and not (structural and tap.primitives == "*")
         ]
-        watched = self.settings.level is not None and self.settings.level.watches(name) and _can_be_born(eqn)
+        watched = self.settings.level is not None and self.settings.level.watches(name) and can_bear_nan(eqn)
         if not (taps or watched):
             return
         here = self._at(eqn, place)
@@ -448,7 +278,7 @@ class Planner:
                 depth=place.depth,
                 phase=here.phase,
                 source=here.source,
-                looks=self._looks(_inexact(avals), [f"out[{i}]" for i in range(len(avals))]),
+                looks=self._looks(inexact_places(avals), [f"out[{i}]" for i in range(len(avals))]),
                 carries=0,
                 lanes=place.lanes,
                 once=place.bound == 1,
@@ -469,7 +299,7 @@ class Planner:
         predicate = _compat.body_of(loop.predicate).jaxpr
         used = {id(atom) for e in predicate.eqns for atom in e.invars} | {id(v) for v in predicate.outvars}
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
-        avals = _carry_avals(eqn)
+        avals = carry_avals(eqn)
         budget = Budget(
             number=self._number(),
             path=path,
@@ -484,15 +314,15 @@ class Planner:
         return budget
 
     def _loop_check(self, eqn: Any, path: str, place: _Place, *, once: bool) -> Check | None:
-        carry_avals = _carry_avals(eqn)
+        avals = carry_avals(eqn)
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
-        carry_names = [names.get(i, f"carry[{i}]") for i in range(len(carry_avals))]
-        carries = self._looks(_inexact(carry_avals), carry_names)
+        carry_names = [names.get(i, f"carry[{i}]") for i in range(len(avals))]
+        carries = self._looks(inexact_places(avals), carry_names)
         outputs: tuple[Look, ...] = ()
         if eqn.primitive.name == "scan":
             if not Scan.of(eqn).length:
                 return None  # no step can make anything bad
-            outputs = self._looks(_inexact(_output_avals(eqn)), output_names(eqn))
+            outputs = self._looks(inexact_places(output_avals(eqn)), output_names(eqn))
         if not carries + outputs:
             return None
         check = Check(
@@ -514,78 +344,3 @@ class Planner:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
-
-
-def _is_inexact(aval: Any) -> bool:
-    return hasattr(aval, "dtype") and jnp.issubdtype(aval.dtype, jnp.inexact)
-
-
-def _inexact(avals: Sequence[Any]) -> list[int]:
-    return [i for i, aval in enumerate(avals) if _is_inexact(aval) and 0 not in aval.shape]
-
-
-def _can_be_born(eqn: Any) -> bool:
-    """Whether an equation computes something: a NaN can be born there, not only moved or carried by a loop."""
-    return (
-        eqn.primitive.name not in (*LOOPS, BRANCHES)
-        and call_of(eqn) is None
-        and bool(_inexact([var.aval for var in eqn.outvars]))
-    )
-
-
-def _pass_by(jaxpr: Any, numbering: Numbering) -> None:
-    """Number what stands in a program that is not observed, so that the addresses behind it are what they should be."""
-    for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
-        name, call = eqn.primitive.name, call_of(eqn)
-        if name in (*LOOPS, BRANCHES):
-            numbering.structure(name, built_by_jax(eqn.source_info))
-            continue
-        if call is not None:
-            _pass_by(call.jaxpr, numbering)
-        elif name in SHARDED:
-            _pass_by(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
-        numbering.primitive(name)
-
-
-def _only_selected(jaxpr: Any) -> dict[Any, int]:
-    """Variables whose only use is as a case of one ``select_n``, with the position of that equation."""
-    inner = _compat.body_of(jaxpr).jaxpr
-    uses: dict[Any, list[int | None]] = {}
-    for position, eqn in enumerate(inner.eqns):
-        call = call_of(eqn)
-        # jnp.where is a jitted function: its program is a single select of its operands
-        is_select = eqn.primitive.name == "select_n" or (call is not None and _is_where(call.jaxpr))
-        for i, atom in enumerate(eqn.invars):
-            if not isinstance(atom, _compat.Literal):
-                uses.setdefault(atom, []).append(position if is_select and i > 0 else None)
-    for atom in inner.outvars:
-        if not isinstance(atom, _compat.Literal):
-            uses.setdefault(atom, []).append(None)
-    return {var: at[0] for var, at in uses.items() if len(at) == 1 and at[0] is not None}
-
-
-def _is_where(jaxpr: Any) -> bool:
-    """Whether a called program only selects among its operands, its first operand being the choice."""
-    inner = _compat.body_of(jaxpr).jaxpr
-    names = {eqn.primitive.name for eqn in inner.eqns}
-    return "select_n" in names and names <= {"select_n", "broadcast_in_dim", "convert_element_type"}
-
-
-def _carry_avals(eqn: Any) -> list[Any]:
-    if eqn.primitive.name == "scan":
-        return [var.aval for var in eqn.outvars[: Scan.of(eqn).num_carry]]
-    return [var.aval for var in eqn.outvars]
-
-
-def _output_avals(eqn: Any) -> list[Any]:
-    """Avals of one step's outputs: those of the body, without the axis of steps."""
-    scan = Scan.of(eqn)
-    return [var.aval for var in _compat.body_of(scan.jaxpr).jaxpr.outvars[scan.num_carry :]]
-
-
-def _leaf_avals(eqn: Any, leaves: Leaves) -> list[Any]:
-    if eqn.primitive.name == "scan":
-        consts, carry, _ = Scan.of(eqn).split([atom.aval for atom in eqn.invars])
-    else:
-        _, consts, carry = While.of(eqn).split([atom.aval for atom in eqn.invars])
-    return leaves.values(consts, carry)

@@ -22,9 +22,10 @@ from jaxtap_core import _compat, emit
 from jaxtap_core.address import current_phase, source_of
 from jaxtap_core.keys import Same
 from jaxtap_core.observer import Observer, Receivers
-from jaxtap_core.plan import DEBUG_PRIMITIVES, Plan, Planner, Site
+from jaxtap_core.plan import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.receive import Receiver
 from jaxtap_core.settings import Settings
+from jaxtap_core.sites import Plan, Site
 
 FIRST_ROWS = 1024  # small at first: a buffer costs its size at every call
 LATER_ROWS = 32768

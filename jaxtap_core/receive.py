@@ -16,9 +16,9 @@ import numpy as np
 from jaxtap_core.aside import describe, warn
 from jaxtap_core.emit import Buffer, Handle
 from jaxtap_core.events import Alert, TapEvent
-from jaxtap_core.plan import Site
 from jaxtap_core.recording import Recording, Stream, StreamKey, arrived
 from jaxtap_core.settings import Settings
+from jaxtap_core.sites import Site
 from jaxtap_core.taps import Tap
 
 

@@ -15,8 +15,8 @@ from jaxtap_core.address import source_of
 if TYPE_CHECKING:
     from typing import Any
 
-    from jaxtap_core.plan import Plan
     from jaxtap_core.session import Session
+    from jaxtap_core.sites import Plan
 
 
 class Running(NamedTuple):

@@ -16,11 +16,11 @@ from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
 from jaxtap_core.events import Certificate, Finding, ProgramVerdict
 from jaxtap_core.pending import Pending, Queue, held, is_inexact
-from jaxtap_core.plan import Budget, Plan
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
 from jaxtap_core.running import Running, enter, leave
 from jaxtap_core.selection import Misfit
+from jaxtap_core.sites import Budget, Plan
 from jaxtap_core.stop import Diagnosis, LoopBudgetExceeded, TapAlert, diagnose
 from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
 

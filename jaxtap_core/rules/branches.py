@@ -8,7 +8,7 @@ from jax import lax
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import EqnPlan, Level
+    from jaxtap_core.sites import EqnPlan, Level
 
 
 def branch_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:

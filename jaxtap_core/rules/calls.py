@@ -12,7 +12,7 @@ from jaxtap_core.structure import call_of, call_operands
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import EqnPlan
+    from jaxtap_core.sites import EqnPlan
 
 
 def _constrained(values: list[Any], shardings: Any) -> list[Any]:

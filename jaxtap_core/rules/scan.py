@@ -16,7 +16,7 @@ from jaxtap_core.structure import Scan
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import Check, EqnPlan, Look
+    from jaxtap_core.sites import Check, EqnPlan, Look
 
 NEVER, FROM_THE_START = -1, -2
 

@@ -23,7 +23,7 @@ from jaxtap_core.structure import While
 
 if TYPE_CHECKING:
     from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import Budget, EqnPlan
+    from jaxtap_core.sites import Budget, EqnPlan
 
 
 def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
