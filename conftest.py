@@ -1,11 +1,18 @@
 """Tests of the plugin run pytest inside pytest.
 
-An inner session forgets the modules it imported. JAX does not bear being imported twice in one
-process (the second session aborts), and the lens need not be.
+JAX must be there before the first inner session, or the second aborts; and so must all of the lens, since pytester
+forgets what an inner session imported, and the next would get a second lens beside the first.
 """
+
+import importlib
+import pkgutil
 
 import jax  # noqa: F401
 
-import jaxtap_core.gate  # noqa: F401
+import jaxtap_core
+
+for module in pkgutil.walk_packages(jaxtap_core.__path__, "jaxtap_core."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 
 pytest_plugins = ["pytester"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import warnings
 from collections.abc import Hashable
+
+import jax
 
 
 class JaxtapWarning(UserWarning):
@@ -16,12 +20,27 @@ _said: set[Hashable] = set()
 _lock = threading.Lock()
 
 
-def warn(message: str, *, stacklevel: int = 3) -> None:
-    """Warn; where warnings are errors, print the warning instead of harming the program."""
+def warn(message: str) -> None:
+    """Warn at the user's line; where warnings are errors, print the warning instead of harming the program."""
     try:
-        warnings.warn(f"jaxtap: {message}", JaxtapWarning, stacklevel=stacklevel)
+        warnings.warn(f"jaxtap: {message}", JaxtapWarning, stacklevel=_users_level())
     except Warning:
         sys.stderr.write(f"jaxtap: warning: {message}\n")
+
+
+def _users_level() -> int:
+    """How far up the stack the first frame is that is neither ours nor that of ``with`` blocks and JAX."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+_NOT_THE_USERS = tuple(
+    os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+    for module in (jax, sys.modules[__package__])
+    if module.__file__
+) + (contextlib.__file__,)
 
 
 def warn_once(key: Hashable, message: str) -> None:
@@ -30,7 +49,7 @@ def warn_once(key: Hashable, message: str) -> None:
         if key in _said:
             return
         _said.add(key)
-    warn(message, stacklevel=4)
+    warn(message)
 
 
 def describe(error: BaseException) -> str:

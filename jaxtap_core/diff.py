@@ -77,6 +77,9 @@ class Difference:
         """Whether nothing differs beyond the tolerance; environments may."""
         return not self.items
 
+    def __bool__(self) -> bool:
+        raise TypeError("a difference is neither true nor false: ask for its .equal, or print it")
+
     def to_dict(self) -> dict[str, Any]:
         """The same content in plain Python types."""
         return {

@@ -7,6 +7,7 @@ constants or literals held one.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,13 +69,11 @@ def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
     inner, consts = _compat.body_of(jaxpr)
     if any(bad_on_host(const, bad) for const in consts):
         return True
-    for eqn in inner.eqns:
-        for atom in eqn.invars:
-            if isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad):
-                return True
-        if any(carries_sentinels(sub, bad) for _, sub in _compat.sub_jaxprs(eqn.params)):
-            return True
-    return False
+    # a branch of a ``cond`` may return a literal that no equation uses
+    atoms = itertools.chain(inner.outvars, *(eqn.invars for eqn in inner.eqns))
+    if any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms):
+        return True
+    return any(carries_sentinels(sub, bad) for eqn in inner.eqns for _, sub in _compat.sub_jaxprs(eqn.params))
 
 
 def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
@@ -110,8 +109,8 @@ def _from_results(pending: Pending, bad: Bad) -> Iterator[Met]:
     paths = _compat.result_paths(pending.jaxpr())
     for i in results:
         name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
-        source = source_of(pending.source_info) if pending.source_info is not None else ""
-        yield Met(Target("result", "", (), i, bad), name, "output", None, "forward", source)
+        source = _source(pending)
+        yield Met(Target("result", "", (), i, bad), name, "output", None, pending.phase, source)
 
 
 def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[Met]:
@@ -143,10 +142,14 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
             yield Met(target, look.name, kind, check.total, check.phase, check.source, masked, more)
 
 
+def _source(pending: Pending) -> str:
+    return source_of(pending.source_info) if pending.source_info is not None else ""
+
+
 def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     target = met.target
     inputs = [x.array if isinstance(x, Donated) else x for x in pending.args]
-    explained = explain_target(pending.jaxpr(), inputs, target) if explain else None
+    explained = explain_target(pending.jaxpr(), inputs, target, _source(pending), pending.phase) if explain else None
     steps = tuple(step for step in target.steps if step is not None)
     event = TapEvent(
         path=target.path,

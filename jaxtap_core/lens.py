@@ -34,6 +34,7 @@ class LensTrace(_compat.Trace):
             return _compat.eval_trace.stage_value(value)
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        __tracebackhide__ = True
         with _compat.set_current_trace(_compat.eval_trace):
             session = blocks.session_of_program()
             if session is None:

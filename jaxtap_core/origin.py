@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.causes import origin_of
-from jaxtap_core.events import Finding, Origin
+from jaxtap_core.events import Finding, Origin, Phase
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
 from jaxtap_core.place import Entry, NotMet, Place, numpy_codes
@@ -76,13 +76,16 @@ class Explanation:
     step: int | None = None
 
 
-def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanation:
+def explain_target(
+    jaxpr: Any, args: Sequence[Any], target: Target, source: str = "", phase: Phase = "forward"
+) -> Explanation:
     """Where the bad value ``target`` of a program was born.
 
     Args:
         jaxpr: the program, a closed jaxpr.
         args: its inputs, concrete.
         target: what was met, and where.
+        source, phase: of what ran the program, for equations that know none of their own.
 
     Returns:
         The explanation. A program that cannot be replayed gets an origin with ``reproduced=False``
@@ -92,7 +95,7 @@ def explain_target(jaxpr: Any, args: Sequence[Any], target: Target) -> Explanati
         return _unexplained(DONATED, KEEP)
     try:
         with _compat.set_current_trace(_compat.eval_trace):
-            return _Replay(jaxpr, args, target).explain()
+            return _Replay(jaxpr, args, target, source, phase).explain()
     except CannotReplay as error:
         return _unexplained(str(error))
     except Exception as error:  # an explanation must never be what breaks a test
@@ -161,11 +164,12 @@ def _unexplained(reason: str, advice: str = "") -> Explanation:
 class _Replay:
     """One program, its inputs and one target."""
 
-    def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target) -> None:
+    def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target, source: str, phase: Phase) -> None:
+        self.source, self.phase = source, phase
         self.jaxpr, self.args, self.target = quiet(jaxpr), list(args), target
         self.bit = BITS[target.bad]
         self.names = _compat.arg_names(jaxpr)
-        self.level = flatten(self.jaxpr)
+        self.level = flatten(self.jaxpr, self.source, self.phase)
         if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
             raise CannotReplay("the program changes a mutable reference it was given: its first content is gone")
         self.shift = 0
@@ -186,7 +190,7 @@ class _Replay:
         """Turn references into values; a scan that used some has more carries, before its own."""
         old, target = self.level, self.target
         self.jaxpr = _compat.without_refs(self.jaxpr)
-        self.level = flatten(self.jaxpr)
+        self.level = flatten(self.jaxpr, self.source, self.phase)
         if target.kind == "carry":
             before, after = node_of(old, target.path).eqn, node_of(self.level, target.path).eqn
             if len(before.outvars) != len(after.outvars):

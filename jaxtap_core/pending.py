@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxtap_core.events import Phase
 from jaxtap_core.nonfinite import has_bad
 from jaxtap_core.program import Program, Run
 from jaxtap_core.sites import Plan
@@ -36,6 +37,7 @@ class Pending:
         program, plan, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
         reason: why the run cannot be certified, or empty.
+        phase: which pass of a differentiated computation ran it.
         since: when it was started (seconds, monotonic).
         source_info: what JAX knows of the user's line that ran it.
     """
@@ -53,6 +55,7 @@ class Pending:
     run: Run | None = None
     flushed: bool = False
     reason: str = ""
+    phase: Phase = "forward"
     since: float = field(default_factory=time.monotonic)
 
     @property

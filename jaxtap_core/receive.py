@@ -192,6 +192,8 @@ class Receiver:
             self._alert(event, message, once, tap)
 
     def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
+        if self.alerted and self.settings.fail_fast:
+            return  # the program is being stopped for the first one
         if once:
             mark = (event.program, event.path, event.kind, tap)
             if mark in self._alerted:

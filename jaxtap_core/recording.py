@@ -50,6 +50,7 @@ class _Arrived(TapEvent):
     """An event that shares what its stream has in common: made some ten times faster, since millions are."""
 
     __slots__ = ("_own", "_shared")
+    __qualname__ = "TapEvent"  # what it is to everybody else, in its repr too
     _own: tuple[Any, ...]
     _shared: StreamKey
 
@@ -265,6 +266,12 @@ class Recording:
         from jaxtap_core.diff import diff
 
         return diff(self, other, **tolerance)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both saw the same events, bit for bit; `diff` says what differs."""
+        return self.diff(other).equal if isinstance(other, Recording) else NotImplemented
+
+    __hash__ = object.__hash__
 
     def __len__(self) -> int:
         return sum(len(stream) for stream in self._streams.values())

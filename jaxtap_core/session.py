@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from jaxtap_core import _compat, emit
+from jaxtap_core.address import current_phase
 from jaxtap_core.aside import LensError, describe, warn, warn_once
 from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
@@ -70,6 +71,7 @@ class Session:
 
     def execute(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run one program, observed as far as the lens asks for it; gives what production gives."""
+        __tracebackhide__ = True  # what the program or a budget raises is the user's, not ours
         try:
             found = self._find(primitive, args, params)
         except LensError:
@@ -144,6 +146,7 @@ class Session:
                     kept,
                     flat,
                     source_info=_compat.current_source(),
+                    phase=current_phase(),
                     observed=None if not twice else again if primitive.multiple_results else (again,),
                 )
             )
@@ -174,6 +177,7 @@ class Session:
     def _observed(
         self, primitive: Any, args: Sequence[Any], params: dict[str, Any], jaxpr: Any, program: Program
     ) -> Any:
+        __tracebackhide__ = True
         reason = self._uncertifiable(program, args)
         certified = self._certifies(program) and not reason
         donates = program.donates
@@ -213,6 +217,7 @@ class Session:
             run=run,
             flushed=flushing,
             reason=reason,
+            phase=program.phase,
         )
         self._queue.add(pending)
         if program.plan.braked:
@@ -226,6 +231,7 @@ class Session:
     # -- stopping early
 
     def _raise_if_stopped(self, pending: Pending) -> None:
+        __tracebackhide__ = True
         assert pending.states is not None and pending.plan is not None
         brake = pending.states[BRAKE]
         place = int(brake.place)

@@ -85,7 +85,7 @@ class Settings:
         for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        for name, least in (("sample_every", 1), ("buffer_bytes", 1), ("max_trips", 0), ("max_depth", 1)):
+        for name, least in (("sample_every", 1), ("buffer_bytes", 1), ("max_trips", 1), ("max_depth", 1)):
             value = getattr(self, name)
             optional = name in ("max_trips", "max_depth")
             if value is None and optional:

@@ -5,6 +5,7 @@ How a test fails: the exception, and the report that shows its story and nothing
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class JaxtapFailure(AssertionError):
 
 
 def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Put the story of a `JaxtapFailure` in place of a traceback without a line of the user's.
+    """Put the story of a `JaxtapFailure`, or of an exceeded trip budget, in place of a traceback through our lines.
 
     Notes on the exception (Hypothesis' falsifying example) stay below the story. ``--full-trace``
     shows the traceback.
@@ -28,11 +29,11 @@ def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRepo
     import pytest
 
     excinfo = call.excinfo
-    if excinfo is None or not isinstance(error := excinfo.value, JaxtapFailure):
+    if excinfo is None or (told_by := _told_by(error := excinfo.value)) is None:
         return
     if not hasattr(report.longrepr, "reprcrash") or item.config.getoption("fulltrace", False):
         return
-    story = "\n".join([str(error), *_notes(error)])
+    story = "\n".join([told_by, *_notes(error)])
     told = JaxtapFailure(story).with_traceback(error.__traceback__)
     shown = pytest.ExceptionInfo.from_exception(told).getrepr(style="value", tbfilter=False)
     file, line, _ = item.location
@@ -43,12 +44,22 @@ def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRepo
     report.longrepr = shown
 
 
+def _told_by(error: BaseException) -> str | None:
+    """The story that an exception of ours tells; ``None`` for any other."""
+    if isinstance(error, JaxtapFailure):
+        return str(error)
+    stop = sys.modules.get("jaxtap_core.stop")
+    if stop is not None and isinstance(error, stop.LoopBudgetExceeded):
+        return f"jaxtap: {error}"
+    return None
+
+
 def _notes(error: BaseException) -> list[str]:
-    """The notes on an exception, without those of Hypothesis on the lines that ran only now: ours."""
+    """The notes on an exception, without those on frames and lines that are ours or JAX's, of no use to anybody."""
     kept: list[str] = []
     explaining = False
     for note in getattr(error, "__notes__", []):
         explaining = note == "Explanation:" or (explaining and note.startswith(" "))
-        if not explaining:
+        if not explaining and "JAX has removed its internal frames" not in note:
             kept.append(note)
     return kept

@@ -73,9 +73,8 @@ def assert_bitwise(f: Callable[..., Any], /, *args: Any, grad: bool = False, **l
         JaxtapFailure: the bits differ, or ``f`` does not reproduce itself.
     """
     __tracebackhide__ = True
-    from jaxtap_core.identity import check_identity
-
     import jaxtap_core as tap
+    from jaxtap_core.identity import check_identity
 
     with tap.unobserved():  # a gate round the test would observe the production that this compares with
         outcome = check_identity(f, *args, grad=grad, **lens_options)

@@ -47,6 +47,10 @@ class Mark:
     bare: bool = False
 
 
+# arguments that answer the same question: the closest answer is the only one
+RIVALS = (frozenset({"watch_nan", "gate", "allow_nan"}), frozenset({"bitwise", "identity"}))
+
+
 def register(config: pytest.Config) -> None:
     """Make the marker and its alias known to ``--strict-markers`` and ``--markers``."""
     for name in NAMES:
@@ -59,15 +63,23 @@ def is_marked(item: pytest.Item) -> bool:
 
 
 def mark_of(item: pytest.Item) -> Mark | None:
-    """The closest marker of a test, or ``None``.
+    """What the markers of a test say together, or ``None``: of each argument, the closest marker's counts.
 
     Raises:
         TypeError, ValueError: an argument that does not exist or makes no sense.
     """
-    for mark in item.iter_markers():
-        if mark.name in NAMES:
-            return _parsed(mark)
-    return None
+    marks = [mark for mark in item.iter_markers() if mark.name in NAMES]
+    for mark in marks:
+        _parsed(mark)  # each has to make sense by itself
+    if not marks:
+        return None
+    together: dict[str, Any] = {}
+    for mark in reversed(marks):
+        for rivals in RIVALS:
+            if rivals & mark.kwargs.keys():
+                together = {key: value for key, value in together.items() if key not in rivals}
+        together |= mark.kwargs
+    return _parsed(pytest.Mark(marks[0].name, (), together, _ispytest=True))
 
 
 def wrong_marks(items: Iterable[pytest.Item]) -> list[str]:

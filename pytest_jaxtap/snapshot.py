@@ -64,11 +64,11 @@ class TapSnapshot:
 
     def __call__(
         self,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         rtol: float = 0.0,
         atol: float = 0.0,
         ulp: int = 0,
-        columns: Mapping[str, Mapping[str, Any]] | None = None,
         nan: NaN = "payload",
         name: str | None = None,
         platform: bool = False,
@@ -76,8 +76,8 @@ class TapSnapshot:
         """Set how to compare, and with which entry.
 
         Args:
+            columns: limits of their own for single columns, ``{"step_size": {"rtol": 1e-5}}``.
             rtol, atol, ulp: what passes besides equal bits (see `jaxtap_core.tolerance.Tolerance`).
-            columns: other limits for single columns, ``{"step_size": {"rtol": 1e-5}}``.
             nan: ``"payload"``: NaNs are equal if their bits are; ``"any"``: all are.
             name: name of the entry; without one entries are numbered.
             platform: keep one file per backend (CPU, GPU, ...).

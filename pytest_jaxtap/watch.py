@@ -42,10 +42,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason to fail: a few words, and the whole story (``verbose`` -> lines)."""
+    """One reason to fail: a few words, the whole story (``verbose`` -> lines), and how many more like it there were."""
 
     words: str
     story: Callable[[bool], list[str]]
+    more: int = 0
 
 
 class Watch:
@@ -140,11 +141,12 @@ def story(problems: list[Problem], *, verbose: bool) -> str:
     if verbose:
         return "\n".join(line for problem in problems for line in _told(problem, verbose))
     first, rest = _told(problems[0], verbose), problems[1:]
-    if not rest:
+    if not rest and not problems[0].more:
         return "\n".join(first[:MOST_LINES])
     names = "; ".join(problem.words for problem in rest[:3]) + ("; …" if len(rest) > 3 else "")
-    noun = "finding" if len(rest) == 1 else "findings"
-    more = f"  and {len(rest)} more {noun} ({names}); -vv tells all"
+    count = len(rest) + sum(problem.more for problem in problems)
+    noun = "finding" if count == 1 else "findings"
+    more = f"  and {count} more {noun}" + (f" ({names}); -vv tells all" if names else "")
     return "\n".join([*first[: MOST_LINES - 1], more])
 
 
@@ -157,9 +159,11 @@ def _finding(finding: Finding) -> Problem:
     from jaxtap_core.story import tell, word
 
     where = finding.event.path or finding.event.program
+    step = f" at step {finding.event.step}" if finding.event.step >= 0 else ""
     return Problem(
-        f"{word(finding.kind)} in {finding.leaf!r} of {where}",
+        f"{word(finding.kind)} in {finding.leaf!r} of {where}{step}",
         lambda verbose: tell(finding, verbose),
+        finding.more,
     )
 
 

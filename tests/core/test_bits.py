@@ -45,9 +45,7 @@ def nudge(array: np.ndarray, index: tuple[int, ...], bit: int = 0) -> np.ndarray
 @settings(max_examples=25)
 @given(data=st.data())
 def test_the_last_bit_of_one_element_of_one_leaf_is_found_and_located(dtype, data):
-    shapes = data.draw(
-        st.lists(st.lists(st.integers(1, 4), max_size=3).map(tuple), min_size=3, max_size=3)
-    )
+    shapes = data.draw(st.lists(st.lists(st.integers(1, 4), max_size=3).map(tuple), min_size=3, max_size=3))
     leaves = [one(dtype, shape) for shape in shapes]
     victim = data.draw(st.integers(0, 2))
     index = tuple(data.draw(st.integers(0, n - 1)) for n in shapes[victim])
@@ -87,8 +85,7 @@ def test_the_report_says_where_and_how_far_in_decimal_and_in_hex():
         "1 of 1 leaves differ",
         "  ['w'] float32[8]: 2 of 8 elements differ",
         "    first at [2]: expected 1.2857143 = 0x3fa49249, got 1.2857144 = 0x3fa4924a (1 ulp)",
-        "    worst at [5]: expected 1.7142857 = 0x3fdb6db7, "
-        "got 2.2142859 = 0x400db6dc (3295525 ulp)",
+        "    worst at [5]: expected 1.7142857 = 0x3fdb6db7, got 2.2142859 = 0x400db6dc (3295525 ulp)",
     ]
 
 
@@ -211,9 +208,7 @@ def test_containers_of_another_kind_differ_though_no_leaf_does(a, b, path):
 def test_the_assertion_shows_the_report_and_hides_its_own_frame():
     with pytest.raises(AssertionError) as caught:
         assert_bitwise_equal([1.0, np.zeros(2)], [1.0, -np.zeros(2)])
-    assert str(caught.value).startswith(
-        "not bitwise equal: 1 of 2 leaves differ\n  [1] float64[2]:"
-    )
+    assert str(caught.value).startswith("not bitwise equal: 1 of 2 leaves differ\n  [1] float64[2]:")
     assert caught.traceback[-1].frame.f_locals["__tracebackhide__"] is True
     assert_bitwise_equal([1.0, np.zeros(2)], [1.0, np.zeros(2)])
 
@@ -297,9 +292,7 @@ def test_an_array_that_other_processes_hold_in_part_is_a_clear_error():
         probe.bind(("localhost", 0))
         address = f"localhost:{probe.getsockname()[1]}"
     command = [sys.executable, "-c", textwrap.dedent(child), address]
-    pair = [
-        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, text=True) for i in range(2)
-    ]
+    pair = [subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, text=True) for i in range(2)]
     for process in pair:
         out, _ = process.communicate(timeout=120)
         assert "['w'] is sharded over several processes" in out

@@ -113,9 +113,8 @@ def test_production_is_traced_and_compiled_once_before_inside_and_after(name):
     f = jax.jit(halving(5))
     x = jnp.float32(1)
     f(x)
-    with watching() as happened:
-        with tap.record(**LENSES[name]):
-            f(x)
+    with watching() as happened, tap.record(**LENSES[name]):
+        f(x)
     compiled = [what for what in happened if what == ("compile", "jit(halve)")]
     assert len(compiled) == (0 if name == "outputs" else 1)
     with watching() as happened:

@@ -54,3 +54,15 @@ def test_under_a_certificate_a_program_without_taps_is_compared_with_itself():
         noisy(1.0)
     assert not rec.certificate.identical
     assert "run twice" in str(rec.certificate)
+
+
+def test_recordings_of_equal_runs_are_equal_and_a_step_more_is_not(program):
+    def recorded(start):
+        with tap.record(select="c") as rec:
+            program(start)
+        return rec
+
+    assert recorded(20.0) == recorded(20.0)
+    assert recorded(20.0) != recorded(21.0)
+    with pytest.raises(TypeError, match=r"ask for its \.equal"):
+        bool(recorded(20.0).diff(recorded(20.0)))

@@ -24,3 +24,10 @@ def test_a_carry_that_begins_as_a_literal_is_observed(setting):
     with setting(True) if setting is jax.debug_nans else setting(), tap.record(gate="escape") as rec:
         carry, _ = jax.jit(lambda xs: jax.lax.scan(lambda c, x: (c + x, c), 0.0, xs))(jnp.arange(3.0))
     assert rec.unobservable == [] and float(carry) == 3.0
+
+
+def test_a_nan_that_a_branch_returns_by_design_is_no_finding():
+    solve = jax.jit(lambda x: jax.lax.cond(x > 0, lambda: jnp.sqrt(x), lambda: np.float32("nan")))
+    with tap.record(gate="escape") as rec:
+        assert np.isnan(solve(-1.0))
+    assert rec.findings == []

@@ -111,9 +111,7 @@ def test_alert_of_a_tap_gets_the_value(answer, message, capfd):
     ]
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert re.fullmatch(
-        rf"\[tap\] FAIL scan\[0\]/log\[0\] 2/4: {message} \(test_taps\.py:\d+\)", lines[0]
-    )
+    assert re.fullmatch(rf"\[tap\] FAIL scan\[0\]/log\[0\] 2/4: {message} \(test_taps\.py:\d+\)", lines[0])
     assert rec.alerts[0].source == rec.alerts[0].event.source
     assert str(rec.alerts[0]).startswith(f"scan[0]/log[0] 2/4: {message} (test_taps.py:")
     assert rec.alerts[0].to_dict()["event"]["path"] == "scan[0]/log[0]"
@@ -191,13 +189,9 @@ def test_watch_nan_ignores_lanes_that_have_finished():
         body = lambda s: (s[0] + 1, s[1] - 1, jnp.log(s[1]))
         return lax.while_loop(lambda s: s[0] < n, body, (0, x, 0.0))
 
-    rec = record(
-        jax.jit(jax.vmap(f)), jnp.array([2.0, 9.0]), jnp.array([2, 6]), taps=tap.watch_nan("log")
-    )
+    rec = record(jax.jit(jax.vmap(f)), jnp.array([2.0, 9.0]), jnp.array([2, 6]), taps=tap.watch_nan("log"))
     assert rec.alerts == []
-    rec = record(
-        jax.jit(jax.vmap(f)), jnp.array([2.0, 9.0]), jnp.array([3, 6]), taps=tap.watch_nan("log")
-    )
+    rec = record(jax.jit(jax.vmap(f)), jnp.array([2.0, 9.0]), jnp.array([3, 6]), taps=tap.watch_nan("log"))
     assert [(a.event.step, a.event.active.tolist()) for a in rec.alerts] == [(2, [True, True])]
 
 
@@ -259,9 +253,7 @@ MAKERS = {
     "on_default": lambda: tap.on("log", select=lambda outs, k=2: outs[0] * k),
     "on_other_default": lambda: tap.on("log", select=lambda outs, k=3: outs[0] * k),
     "on_partial": lambda: tap.on("log", select=functools.partial(lambda k, outs: outs[0] * k, 2)),
-    "on_other_partial": lambda: tap.on(
-        "log", select=functools.partial(lambda k, outs: outs[0] * k, 3)
-    ),
+    "on_other_partial": lambda: tap.on("log", select=functools.partial(lambda k, outs: outs[0] * k, 3)),
     "on_names": lambda: tap.on({"sin", "log"}),
     "on_all": lambda: tap.on("*"),
     "on_alert": lambda: tap.on("log", alert=alert),
@@ -318,9 +310,7 @@ def test_taps_pickle():
 )
 @pytest.mark.parametrize("make", [tap.on, tap.watch_nan, tap.print])
 def test_unknown_primitives_are_refused_with_the_nearest(make, name, nearest):
-    with pytest.raises(
-        ValueError, match=f"no JAX primitive is called '{name}'; did you mean .*'{nearest}'"
-    ):
+    with pytest.raises(ValueError, match=f"no JAX primitive is called '{name}'; did you mean .*'{nearest}'"):
         make(name)
 
 
@@ -380,9 +370,7 @@ def test_once_is_counted_for_each_tap_apart():
 
 def test_a_tap_whose_select_does_not_fit_warns_and_steps_aside():
     taps = (tap.on("log", select=lambda outs: outs[3]), tap.on("sub"))
-    with pytest.warns(
-        tap.JaxtapWarning, match="scan.0./log.0.: the tap's select does not fit: .*IndexError"
-    ):
+    with pytest.warns(tap.JaxtapWarning, match="scan.0./log.0.: the tap's select does not fit: .*IndexError"):
         rec = record(jax.jit(bad_log), 9.0, taps=taps)
     assert {e.path for e in rec.events} == {"scan[0]/sub[0]"}
     assert len(rec.events) == 5

@@ -89,9 +89,7 @@ def test_the_longest_way_fits_into_64_bits():
 
 def test_the_worse_part_of_a_complex_number_counts():
     a = np.array([1 + 1j], np.complex64)
-    b = np.array(
-        [complex(np.nextafter(np.float32(1), np.float32(2)), 1 + 3 * 2**-23)], np.complex64
-    )
+    b = np.array([complex(np.nextafter(np.float32(1), np.float32(2)), 1 + 3 * 2**-23)], np.complex64)
     assert ulp_distance(a, b).tolist() == [3]
 
 

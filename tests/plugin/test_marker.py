@@ -74,7 +74,10 @@ def test_closest(): masked(jnp.float32(-1))
 class TestClass:
     def test_inherited(self): masked(jnp.float32(-1))
 
-    @tap_(max_trips=5)
+    @tap_(max_trips=5)  # says nothing about NaN: what the class says still counts
+    def test_added(self): masked(jnp.float32(-1))
+
+    @tap_(allow_nan=True)
     def test_replaced(self): masked(jnp.float32(-1))
 
 @tap_(alert=lambda event: "above 100" if event.value["level"] > 100 else None)
@@ -107,6 +110,7 @@ def test_recorded(): descend(1e6)
         "test_no_inf": "passed",
         "test_closest": "failed",
         "TestClass::test_inherited": "failed",
+        "TestClass::test_added": "failed",
         "TestClass::test_replaced": "passed",
         "test_alert": "failed",
         "test_tap": "failed",
@@ -226,3 +230,24 @@ def test_it(): descend(1.0)
 """,
     )
     run(pytester).assert_outcomes(failed=1)
+
+
+CLASS = """
+@pytest.mark.tap(watch_nan="log", max_trips=3)
+class TestK:
+    @pytest.mark.tap(max_trips=30)
+    def test_both(self):
+        jax.lax.while_loop(lambda c: c < 10, lambda c: c + 1, 0)
+        jax.jit(jnp.log)(-1.0)
+
+    @pytest.mark.tap(watch_nan=False)
+    def test_off(self):
+        jax.jit(jnp.log)(-1.0)
+"""
+
+
+def test_of_each_argument_the_closest_marker_counts(pytester: pytest.Pytester) -> None:
+    lay(pytester, CLASS)
+    result = run(pytester, "-v")
+    assert outcomes(result) == {"TestK::test_both": "failed", "TestK::test_off": "passed"}
+    result.stdout.fnmatch_lines(["jaxtap: NaN born in log*"])
