@@ -54,8 +54,9 @@ def everything(node: Node, output: int, index: Index, values: Sequence[Any]) -> 
 
 
 def elementwise(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
-    """The element at the same place; of a scalar operand, the scalar."""
-    return [(i, index if shape_of(node, i) else ()) for i in range(len(node.inputs))]
+    """The element at the same place; along axes where an operand has size 1, its only one; of a scalar, the scalar."""
+    within = lambda shape: tuple(0 if size == 1 else k for k, size in zip(index, shape, strict=False))
+    return [(i, within(shape_of(node, i))) for i in range(len(node.inputs))]
 
 
 _ELEMENTWISE_NAMES = """

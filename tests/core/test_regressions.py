@@ -31,3 +31,11 @@ def test_a_nan_that_a_branch_returns_by_design_is_no_finding():
     with tap.record(gate="escape") as rec:
         assert np.isnan(solve(-1.0))
     assert rec.findings == []
+
+
+def test_a_nan_is_followed_through_axes_of_size_one():
+    multiply = jax.jit(lambda x, y: jax.lax.mul(jnp.log(x), y))
+    with tap.record(gate="escape") as rec:
+        multiply(jnp.array([[1.0, 2.0, -3.0]]), jnp.array([[1.0], [2.0]]))
+    origin = rec.findings[0].origin
+    assert (origin.primitive, origin.operands[0]["index"]) == ("log", (0, 2))
