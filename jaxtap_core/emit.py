@@ -35,17 +35,24 @@ class Buffer(NamedTuple):
 def empty(site: Site, rows: int) -> Buffer:
     """A buffer of ``site`` with room for ``rows`` events."""
     selection = site.selection
+    zeros = lambda shape, dtype: lax.broadcast(np.zeros((), dtype), (rows, *shape))
     return Buffer(
         jnp.int32(0),
-        jnp.zeros((rows, site.depth), jnp.int32),
-        jnp.zeros((rows, *site.lanes), bool) if site.lanes else None,
-        [jnp.zeros((rows, *shape), dtype) for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)],
+        zeros((site.depth,), np.int32),
+        zeros(site.lanes, bool) if site.lanes else None,
+        [zeros(shape, dtype) for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)],
     )
 
 
 def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Buffer:
     """``buffer`` with one more event. Past its end the last row is overwritten; ``count`` still tells the truth."""
-    put = lambda column, row: lax.dynamic_update_index_in_dim(column, row, buffer.count, 0)
+
+    def put(column: Any, row: Any) -> Any:
+        # written out: the convenience of lax costs several times as much to trace, and taps are many
+        start = (buffer.count, *([0] * (column.ndim - 1)))
+        row = lax.expand_dims(row, (0,))
+        return lax.dynamic_update_slice(column, row, start, allow_negative_indices=False)
+
     return Buffer(
         buffer.count + 1,
         put(buffer.steps, steps),

@@ -26,11 +26,14 @@ def has_bad(x: Any, *, nan: bool = True, inf: bool = False, keep: int = 0) -> An
     axes = tuple(range(keep, x.ndim))
     verdict = None
     for part in _parts(x):
-        top = jnp.max(jnp.abs(part) if inf else part, axes) if axes else part
+        # lax throughout: thousands of such tests may be traced, and jnp costs several times as much to trace
+        part = lax.abs(part) if inf else part
+        top = lax.reduce_max(part, axes) if axes else part
         if inf:
-            bad = ~jnp.isfinite(top) if nan else jnp.isinf(top)
+            finite = lax.is_finite(top)
+            bad = lax.bitwise_not(finite if nan else lax.bitwise_or(finite, lax.ne(top, top)))
         else:
-            bad = top != top
+            bad = lax.ne(top, top)
         verdict = bad if verdict is None else verdict | bad
     return verdict
 

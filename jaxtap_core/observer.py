@@ -85,6 +85,7 @@ class Observer:
         self._flushing = flushing
         self._rows = rows
         self._steps: list[Any] = []
+        self._vectors: list[Any] = []  # the index vector inside each loop
         self._active: list[Any] = []
         self.states: dict[int, Any] = {}
         for site in plan.sites.values():
@@ -135,11 +136,14 @@ class Observer:
     def in_loop(self, step: Any, active: Any = None) -> Iterator[None]:
         """What is observed meanwhile happens at ``step`` of a loop, in the lanes of ``active``."""
         self._steps.append(step)
+        # made here, at the level of the loop: what is observed may stand in a branch, whose values end with it
+        self._vectors.append(lax.concatenate([lax.reshape(one, (1,)) for one in self._steps], 0))
         self._active.append(active if active is not None else self.active)
         try:
             yield
         finally:
             self._steps.pop()
+            self._vectors.pop()
             self._active.pop()
 
     @property
@@ -233,9 +237,7 @@ class Observer:
         return site.capacity(self.settings.buffer_bytes, self._rows)
 
     def _step_vector(self) -> Any:
-        if not self._steps:
-            return jnp.zeros((0,), jnp.int32)
-        return jnp.stack(self._steps)
+        return self._vectors[-1] if self._vectors else jnp.zeros((0,), jnp.int32)
 
     # -- primitives
 

@@ -51,7 +51,7 @@ def storable(value: Any) -> Any:
         return jax.random.key_data(value)
     if dtype == jax.dtypes.float0:
         return jnp.zeros(np.shape(value), bool)
-    return jnp.asarray(value)
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def _prepare(
@@ -69,6 +69,32 @@ def _prepare(
         tuple(x.shape for x in out),
         tuple(np.dtype(x.dtype) for x in out),
     )
+
+
+def _pick(
+    places: Sequence[int],
+    names: Sequence[str],
+    rebuild: Callable[[Sequence[Any]], Any],
+    avals: Sequence[Any],
+) -> Selection:
+    """The values at ``places`` as they are; nothing has to be traced to know what comes out."""
+    stored = [_stored(avals[i]) for i in places]
+    return Selection(
+        lambda values: [storable(values[i]) for i in places],
+        tuple(names),
+        rebuild,
+        tuple(tuple(x.shape) for x in stored),
+        tuple(np.dtype(x.dtype) for x in stored),
+    )
+
+
+def _stored(aval: Any) -> Any:
+    """Shape and dtype of what `storable` makes of a value of this aval."""
+    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+    if aval.dtype == jax.dtypes.float0:
+        return jax.ShapeDtypeStruct(aval.shape, np.dtype(bool))
+    return aval
 
 
 class _AsDict:
@@ -106,12 +132,7 @@ def _by_name(selection: Any, names: Sequence[str], avals: Sequence[Any], path: s
     usable = [i for i in range(len(wanted)) if not _compat.is_ref(avals[wanted[i]])]
     wanted, labels = [wanted[i] for i in usable], [labels[i] for i in usable]
     rebuild = first if isinstance(selection, str) else _AsDict(labels)
-    return _prepare(lambda leaves: [leaves[i] for i in wanted], labels, rebuild, _only_arrays(avals))
-
-
-def _only_arrays(avals: Sequence[Any]) -> list[Any]:
-    """Mutable references stand among the leaves but cannot be selected."""
-    return [jax.ShapeDtypeStruct((), np.float32) if _compat.is_ref(aval) else aval for aval in avals]
+    return _pick(wanted, labels, rebuild, avals)
 
 
 def _by_reducer(
@@ -183,4 +204,4 @@ def select_values(tap: Tap, avals: Sequence[Any], path: str) -> Selection | None
                 chosen.dtypes,
             )
         rebuild = first if len(kept) == 1 else tuple
-        return _prepare(lambda outs: [outs[i] for i in kept], names, rebuild, _only_arrays(avals))
+        return _pick(kept, names, rebuild, avals)
