@@ -73,8 +73,8 @@ def test_many_findings_are_counted() -> None:
     lines = (told(Demand(gate="escape"), findings=9) or "").splitlines()
     assert lines[0] == "jaxtap: NaN entered scan[0] at step 3 of 9, carry leaf 'x0'"
     assert lines[1] == (
-        "  and 8 more findings (NaN in 'x1' of scan[0]; NaN in 'x2' of scan[0]; "
-        "NaN in 'x3' of scan[0]; …); -vv tells all"
+        "  and 8 more findings (NaN in 'x1' of scan[0] at step 3; NaN in 'x2' of scan[0] at step 3; "
+        "NaN in 'x3' of scan[0] at step 3; …); -vv tells all"
     )
 
 
