@@ -49,7 +49,7 @@ def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Bu
 
     def put(column: Any, row: Any) -> Any:
         # written out: the convenience of lax costs several times as much to trace, and taps are many
-        start = (buffer.count, *([0] * (column.ndim - 1)))
+        start = (buffer.count, *([np.int32(0)] * (column.ndim - 1)))
         row = lax.expand_dims(row, (0,))
         return lax.dynamic_update_slice(column, row, start, allow_negative_indices=False)
 

@@ -63,7 +63,7 @@ class Site:
         ``rows`` where their number is not known beforehand.
         """
         most = max(1, buffer_bytes // max(1, self.row_bytes))
-        return min(most, self.bound if self.bound is not None else rows)
+        return min(most, max(1, self.bound) if self.bound is not None else rows)
 
 
 class Look(NamedTuple):
