@@ -48,9 +48,11 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
     """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
     if isinstance(x, Donated):
         return bool(x.nan if bad == "nan" else x.inf)
-    if _compat.is_tracer(x):  # a program may hold constants that only its own tracing knew
+    kind = getattr(getattr(x, "dtype", None), "kind", "")
+    if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
         return False
-    if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.inexact) or not np.size(x):
+    # a program may hold constants that only its own tracing knew
+    if _compat.is_tracer(x) or not np.size(x):
         return False
     try:
         array = np.asarray(x)
@@ -86,6 +88,8 @@ def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
         met += _from_results(pending, "nan")
         if inf:
             met += _from_results(pending, "inf")
+    if not met:
+        return []
     met.sort(key=lambda one: one.target.bad != "nan")  # what is asked first is where the NaN comes from
     explained = Counter[str]()
     findings = []

@@ -148,7 +148,7 @@ def _given_up(x: Any, gone: set[int]) -> Any:
 
 def is_inexact(x: Any) -> bool:
     """Whether ``x`` is an array that can hold a NaN."""
-    return isinstance(x, jax.Array) and getattr(x.dtype, "kind", "") in ("f", "c", "V") and x.size > 0
+    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and x.size > 0
 
 
 def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) -> list[Any]:
