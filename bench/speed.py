@@ -24,6 +24,7 @@ from jax.experimental import checkify
 import jaxtap_core as tap
 
 STEPS = 5000
+WIDE_STEPS = 2000  # long enough that what is measured is the cost of a step, not of a call
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def recording() -> list[Row]:
 
 def certified() -> list[Row]:
     start = jax.random.normal(jax.random.key(0), (32, 64))
-    program = wide_scan(64, 400)
+    program = wide_scan(64, WIDE_STEPS)
     times = best(
         {"plain": finish(program, start), "tap": under(program, start, select=_norm, identity="certified")}, 15
     )
@@ -172,7 +173,7 @@ def compile_time(wrap: Callable[[Any], Callable[[], None]], start: Any) -> float
     plain, observed = [], []
     for _ in range(5):
         for times, make in ((plain, lambda f: finish(f, start)), (observed, wrap)):
-            run = make(wide_scan(64, 400))
+            run = make(wide_scan(64, WIDE_STEPS))
             began = time.perf_counter()
             run()
             times.append(time.perf_counter() - began)
@@ -181,8 +182,8 @@ def compile_time(wrap: Callable[[Any], Callable[[], None]], start: Any) -> float
 
 def watching() -> list[Row]:
     start = jax.random.normal(jax.random.key(0), (32, 64))
-    program = wide_scan(64, 400)
-    checked = jax.jit(checkify.checkify(wide_scan(64, 400), errors=checkify.nan_checks))
+    program = wide_scan(64, WIDE_STEPS)
+    checked = jax.jit(checkify.checkify(wide_scan(64, WIDE_STEPS), errors=checkify.nan_checks))
     taps = tap.watch_nan(["tanh", "dot_general", "div", "log"])
     times = best(
         {
@@ -202,7 +203,7 @@ def watching() -> list[Row]:
 
 def gating() -> list[Row]:
     rows = []
-    for width, batch, steps, bar in ((64, 32, 400, 1.25), (256, 128, 60, 1.15)):
+    for width, batch, steps, bar in ((64, 32, WIDE_STEPS, 1.25), (256, 128, 200, 1.15)):
         start = jax.random.normal(jax.random.key(0), (batch, width))
         program = wide_scan(width, steps)
         times = best(
