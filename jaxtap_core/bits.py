@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr
 
+from jaxtap_core import _compat
 from jaxtap_core.bit_report import BitReport, ElementDiff, LeafDiff, Problem, What
 from jaxtap_core.ulp import NO_DISTANCE, distance, has_padding, is_nan, parts, words
 
@@ -188,7 +189,7 @@ def _leaf_diff(path: str, a: Any, b: Any, nan: str) -> LeafDiff | None:
 def _read(path: str, leaf: Any) -> Any:
     """`leaf` as an `_Array` on the host, or itself if it is something else."""
     name = path or "the value"
-    if isinstance(leaf, jax.core.Tracer):
+    if _compat.is_tracer(leaf):
         raise TypeError(f"{name} is traced, it has no bits yet: compare what the jitted function returns")
     if isinstance(leaf, jax.Array):
         return _read_jax_array(name, leaf)

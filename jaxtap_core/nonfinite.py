@@ -43,5 +43,5 @@ def any_bad(arrays: Sequence[Any], *, nan: bool = True, inf: bool = False) -> An
     verdict = jnp.zeros((), bool)
     for x in arrays:
         if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and jnp.size(x):
-            verdict = verdict | has_bad(jnp.asarray(x), nan=nan, inf=inf)
+            verdict = verdict | has_bad(x, nan=nan, inf=inf)
     return verdict

@@ -22,7 +22,7 @@ from jaxtap_core.equations import (
 )
 from jaxtap_core.events import Kind, Phase
 from jaxtap_core.leaves import carry_leaves, output_names
-from jaxtap_core.selection import Misfit, Selection, select_leaves, select_outputs, select_values
+from jaxtap_core.selection import Misfit, Selection, select_leaves, select_values
 from jaxtap_core.settings import Settings
 from jaxtap_core.sites import Budget, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
@@ -239,7 +239,7 @@ class Planner:
                 self.misfits.append(chosen)
         if settings.emits_outputs and eqn.primitive.name == "scan":
             avals = output_avals(eqn)
-            chosen = select_outputs(settings.select_ys, output_names(eqn), avals, path)
+            chosen = select_leaves(settings.select_ys, output_names(eqn), avals, path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
                 plan.output = self._site(path, "output", place, chosen, settings.live_outputs)

@@ -172,9 +172,6 @@ def select_leaves(selection: Any, names: Sequence[str], avals: Sequence[Any], pa
         return _by_name(selection, names, avals, path)
 
 
-select_outputs = select_leaves
-
-
 def select_values(tap: Tap, avals: Sequence[Any], path: str) -> Selection | None:
     """What ``tap`` takes of the outputs of a primitive; ``None`` where there is nothing to take."""
     kept = [i for i, aval in enumerate(avals) if hasattr(aval, "shape") and not _compat.is_ref(aval)]

@@ -54,8 +54,6 @@ class Session:
         self._verdicts: list[ProgramVerdict] = []
         self._misfits: dict[str, Misfit] = {}
         self._fitted = False
-        self._loops = False
-        self._certified = False
 
     def _inherit(self, outer: Session) -> None:
         """A gate round a block must not be blind inside it: what it would have found is still found, and told it."""
@@ -114,7 +112,6 @@ class Session:
 
     def _note_misfits(self, program: Program) -> None:
         plan = program.plan
-        self._loops |= bool(plan.loops)
         self._fitted |= bool(plan.fitted)
         for misfit in plan.misfits:
             self._misfits.setdefault(f"{program.name}: {misfit.path}", misfit)
