@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import operator
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -52,6 +54,15 @@ _AxisEffect: Any = _need("jax._src.core", "NamedAxisEffect")
 _InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
 jit_p: Any = _need("jax._src.pjit", "jit_p")
+_run_jit: Callable[..., Any] = _need("jax._src.pjit", "_pjit_call_impl_python")
+_fast_data: Callable[..., Any] = _need("jax._src.pjit", "_get_fastpath_data")
+_jit_as_function: Callable[..., Any] = _need("jax._src.pjit", "_get_jaxpr_as_fun")
+_fast_cache: Callable[..., Any] = _need("jax._src.pjit", "_get_cpp_global_cache")
+_awaits_profile: Callable[..., bool] = _need("jax._src.pjit", "_need_to_rebuild_with_fdo")
+_FastKeys: Any = _need("jax._src.interpreters.pxla", "JitGlobalCppCacheKeys")
+_shard_argument: Any = _need("jax._src.interpreters.pxla", "cc_shard_arg")
+_fast_jit: Callable[..., Any] = _need("jax._src.lib", "_jax").pjit
+_argument_trees: Any = _need("jax._src.tree_util", "dispatch_registry")
 _source = importlib.import_module("jax._src.source_info_util")
 _user_context: Callable[..., AbstractContextManager[Any]] = _need("jax._src.source_info_util", "user_context")
 _user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_frame")
@@ -263,6 +274,70 @@ def raw_files(source_info: Any) -> Iterable[tuple[str, str]]:
         return ()
     codes, _ = source_info.traceback.raw_frames()
     return ((code.co_filename, code.co_name) for code in codes if not code.co_filename.startswith(_OWN))
+
+
+# -- dispatch --------------------------------------------------------------------------------------------------------
+
+# in the order in which JAX itself asks for the function, which is found again by them
+_JIT_SETTINGS = (
+    "in_shardings",
+    "out_shardings",
+    "in_layouts",
+    "out_layouts",
+    "donated_invars",
+    "ctx_mesh",
+    "name",
+    "keep_unused",
+    "inline",
+    "compiler_options_kvs",
+)
+jit_settings = operator.itemgetter(*_JIT_SETTINGS)  # of the parameters of a ``jit`` equation, all but its jaxpr
+
+
+def runner_of(params: dict[str, Any]) -> Callable[..., list[Any]]:
+    """A function that runs the program of a ``jit`` equation, as binding ``jit_p`` with ``params`` would.
+
+    Binding makes, at every call, the function that JAX dispatches in C++, which costs more than the dispatch; here it
+    is made once. It shares JAX's cache of executables, so that nothing compiles again, and holds the jaxpr weakly:
+    whoever calls has it.
+    """
+    settings = dict(zip(_JIT_SETTINGS, jit_settings(params), strict=True))
+    jaxpr_ref = weakref.ref(params["jaxpr"])
+
+    def first_call(*args: Any, **_: Any) -> Any:
+        jaxpr = jaxpr_ref()
+        assert jaxpr is not None
+        outs, executable, profiler, constants = _run_jit(*args, jaxpr=jaxpr, **settings)
+        fast = _fast_data(
+            executable, jax.tree.structure(outs), args, outs, jaxpr.effects, jaxpr.consts, profiler, constants
+        )
+        return outs, fast, _awaits_profile(profiler)
+
+    key = _FastKeys(
+        donate_argnums=tuple(i for i, donated in enumerate(params["donated_invars"]) if donated),
+        donate_argnames=None,
+        device=None,
+        backend=None,
+        in_shardings_treedef=None,
+        in_shardings_leaves=params["in_shardings"],
+        out_shardings_treedef=None,
+        out_shardings_leaves=params["out_shardings"],
+        in_layouts_treedef=None,
+        in_layouts_leaves=params["in_layouts"],
+        out_layouts_treedef=None,
+        out_layouts_leaves=params["out_layouts"],
+    )
+    return _fast_jit(
+        params["name"],
+        _jit_as_function(params["jaxpr"], *jit_settings(params)),
+        first_call,
+        [],
+        [],
+        key,
+        _argument_trees,
+        _shard_argument,
+        _fast_cache(key.contains_explicit_attributes),
+    )
 
 
 # -- primitives ------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
     if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
         return False
     # a program may hold constants that only its own tracing knew
-    if _compat.is_tracer(x) or not np.size(x):
+    if _compat.is_tracer(x) or not getattr(x, "size", 1):
         return False
     try:
         array = np.asarray(x)
@@ -62,7 +62,8 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
         array = array.reshape(-1).view(array.real.dtype)
     if bad == "nan" and array.dtype.kind == "f" and array.dtype.itemsize >= 4:
         # one pass without a temporary: a maximum is NaN as soon as one element is
-        return bool(np.isnan(np.maximum.reduce(array, axis=None)))
+        greatest = np.maximum.reduce(array, axis=None)
+        return bool(greatest != greatest)
     return bool((np.isnan(array) if bad == "nan" else np.isinf(array)).any())
 
 

@@ -6,10 +6,9 @@ may hold, is bounded; programs that are ready are settled first, so that nobody 
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -32,14 +31,14 @@ class Pending:
         name, call: of the program.
         jaxpr: function that gives the program's jaxpr, built only when it is needed.
         args, outs: inputs and production's (or, inline, the only) outputs.
+        since: when it was started (seconds, monotonic).
+        source_info: what JAX knows of the user's line that ran it.
         observed: the replica's outputs, where one ran.
         states: extra outputs: buffers and verdicts by site number.
         program, plan, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
         reason: why the run cannot be certified, or empty.
         phase: which pass of a differentiated computation ran it.
-        since: when it was started (seconds, monotonic).
-        source_info: what JAX knows of the user's line that ran it.
     """
 
     name: str
@@ -47,7 +46,8 @@ class Pending:
     jaxpr: Callable[[], Any]
     args: Sequence[Any]
     outs: Sequence[Any]
-    source_info: Any = None
+    since: float
+    source_info: Any
     observed: Sequence[Any] | None = None
     states: dict[int, Any] | None = None
     program: Program | None = None
@@ -56,7 +56,6 @@ class Pending:
     flushed: bool = False
     reason: str = ""
     phase: Phase = "forward"
-    since: float = field(default_factory=time.monotonic)
 
     @property
     def ready(self) -> bool:

@@ -62,7 +62,6 @@ class Planner:
         self.depth = 0
         self.misfits: list[Misfit] = []
         self.fitted = 0
-        self.loops = 0
         self.paths: list[str] = []
         self._numbers = itertools.count()
 
@@ -76,7 +75,6 @@ class Planner:
             self.budgets,
             self.misfits,
             self.fitted,
-            self.loops,
             self.depth,
             self.settings.fail_fast or bool(self.budgets),
             tuple(self.paths),
@@ -135,7 +133,6 @@ class Planner:
         return path
 
     def _loop(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> str:
-        self.loops += 1
         here = self._at(eqn, place)
         library = built_by_jax(eqn.source_info)
         path = join(place.prefix, numbering.structure(eqn.primitive.name, library))

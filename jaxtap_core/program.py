@@ -81,11 +81,15 @@ def receivers() -> Receivers:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rewritten program: how it is called, and how its extra outputs fold back into states."""
+    """A rewritten program: how it is called, and how its extra outputs fold back into states.
+
+    ``kept`` is its jaxpr where ``call`` holds that weakly.
+    """
 
     call: Callable[..., Sequence[Any]]
     tree: Any
     takes_run: bool
+    kept: Any = None
 
     def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
         """Outputs of the program and the states of its sites."""
@@ -115,6 +119,8 @@ class Program:
         self.effects = _effects(jaxpr)
         self.debug_only = self.effects <= DEBUG_PRIMITIVES
         self._params = None if params is None else {k: v for k, v in params.items() if k != "jaxpr"}
+        self._binding = () if params is None else _compat.jit_settings(params)
+        self._run_production = None if params is None else _compat.runner_of(params)
         self._source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
@@ -123,11 +129,16 @@ class Program:
         self.rows = FIRST_ROWS
         self.plan = self.plan_of(jaxpr, replica=False)
 
+    def production(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run the program as it is: under the trace that evaluates, and as quickly as JAX itself would."""
+        run = self._run_production
+        if run is None or jax.config.jax_debug_key_reuse or any(map(_compat.is_tracer, args)):
+            return primitive.bind(*args, **params)  # which also knows what to say of a tracer that leaked
+        return run(*args)
+
     def binds_like(self, params: dict[str, Any]) -> bool:
         """Whether another ``jit`` equation of the same jaxpr is compiled the same way."""
-        mine = self._params
-        assert mine is not None
-        return all(mine[name] is params[name] or mine[name] == params[name] for name in mine)
+        return self._binding == _compat.jit_settings(params)
 
     def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
         """The plan; that of a replica leaves debug callbacks out."""
@@ -178,6 +189,8 @@ class Program:
             flushing: whether full buffers are handed to the host.
             diagnosing: whether loops keep what tells why they do not end.
         """
+        # without effects and donation a replica is no other program
+        replica = replica and (bool(self.effects) or self.donates)
         key = (replica, flushing, diagnosing, self.rows)
         if key not in self._variants:
             self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing)
@@ -217,7 +230,7 @@ class Program:
                 return Variant(function, tree[-1], takes_run)
             new = jax.make_jaxpr(observed)(*operands)
         params = self._bind_params(jaxpr, new, takes_run, replica)
-        return Variant(lambda *xs: _compat.jit_p.bind(*xs, **params), tree[-1], takes_run)
+        return Variant(_compat.runner_of(params), tree[-1], takes_run, kept=new)
 
     def _bind_params(self, jaxpr: Any, new: Any, takes_run: bool, replica: bool) -> dict[str, Any]:
         """Production's parameters, made to fit the rewritten program's operands and outputs."""

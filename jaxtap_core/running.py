@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 class Running(NamedTuple):
-    """A program that was started: its name, its plan where it is observed, its source, and when."""
+    """A program that was started: its name, its plan where it is observed, its source, and when.
 
-    program: str
+    A `Pending` one tells the same of itself.
+    """
+
+    name: str
     plan: Plan | None
     source_info: Any
     since: float
@@ -56,7 +59,7 @@ def describe_running() -> list[str]:
         source = source_of(running.source_info) if running.source_info is not None else ""
         where = f" at {source}" if source else ""
         seconds = time.monotonic() - running.since
-        lines.append(f"running: {running.program}{where}, for {seconds:.1f} s")
+        lines.append(f"running: {running.name}{where}, for {seconds:.1f} s")
         if running.plan is not None:
             lines += [f"  loop {path}" for path in running.plan.paths]
         last = session.receiver.last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
 from jaxtap_core.running import Running, enter, leave
 from jaxtap_core.selection import Misfit
+from jaxtap_core.settings import Settings
 from jaxtap_core.sites import Budget, Plan
 from jaxtap_core.stop import Diagnosis, LoopBudgetExceeded, TapAlert, diagnose
 from jaxtap_core.structure import BRANCHES, CALLS, LOOPS
@@ -49,7 +51,8 @@ class Session:
         receiver.alerted = False
         self._known = len(self.recording.findings), len(self.recording.alerts)
         self._queue = Queue(self._settle)
-        self.running: Running | None = None
+        self.running: Running | Pending | None = None
+        self._judge = _judge(self.settings)
         enter(self)
         self._verdicts: list[ProgramVerdict] = []
         self._misfits: dict[str, Misfit] = {}
@@ -71,35 +74,33 @@ class Session:
         """Run one program, observed as far as the lens asks for it; gives what production gives."""
         __tracebackhide__ = True  # what the program or a budget raises is the user's, not ours
         try:
-            found = self._find(primitive, args, params)
+            jaxpr, program = self._find(primitive, args, params)
         except LensError:
             raise
         except Exception as error:
             self._unobservable(primitive, params, error)
-            found = None
-        plan = found[1].plan if found is not None else None
-        name = params.get("name", primitive.name) if primitive is _compat.jit_p else primitive.name
+            jaxpr = program = None
+        name = program.name if program is not None else params.get("name", primitive.name)
+        plan = program.plan if program is not None else None
         self.running = Running(name, plan, _compat.current_source(), time.monotonic())
         try:
-            if found is None:
-                return self._unplanned(name, primitive, args, params)
-            jaxpr, program = found
+            if program is None or program.plan.empty:
+                return self._unplanned(name, primitive, args, params, program)
             return self._observed(primitive, args, params, jaxpr, program)
         finally:
             self.running = None
 
-    def _find(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program] | None:
-        """The program as the lens sees it, or ``None`` where there is nothing in it to see."""
+    def _find(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program | None]:
+        """The program as the lens sees it, or ``None`` for a primitive in which there is nothing to see."""
         settings = self.settings
         if primitive is _compat.jit_p:
-            program = PROGRAMS.jitted(params, settings, _compat.current_source)
-            jaxpr = params["jaxpr"]
+            jaxpr, program = params["jaxpr"], PROGRAMS.jitted(params, settings, _compat.current_source)
         elif self._of_interest(primitive):
             jaxpr, program = PROGRAMS.eager(primitive, args, params, settings, _compat.current_source)
         else:
-            return None
+            return None, None
         self._note_misfits(program)
-        return None if program.plan.empty else (jaxpr, program)
+        return jaxpr, program
 
     def _of_interest(self, primitive: Any) -> bool:
         name = primitive.name
@@ -124,17 +125,23 @@ class Session:
             f"the program {name!r} could not be observed and runs as it is: {describe(error)}",
         )
 
-    def _unplanned(self, name: str, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _unplanned(
+        self, name: str, primitive: Any, args: Sequence[Any], params: dict[str, Any], program: Program | None
+    ) -> Any:
         """Production alone; its results are judged where a gate is on."""
+        __tracebackhide__ = True
+        run = _bind if program is None else program.production
         twice = self._runs_twice(primitive, args, params)
         if not (self._judges_results or twice):
-            return _production(primitive, args, params)
+            return run(primitive, args, params)
         kept = self._held(args, params)
-        again = _production(primitive, args, params) if twice else None
-        outs = _production(primitive, args, params)
+        again = run(primitive, args, params) if twice else None
+        outs = run(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
         if twice or any(map(is_inexact, flat)):
             jaxpr = _jaxpr_of(primitive, args, params)
+            running = self.running
+            assert running is not None
             self._queue.add(
                 Pending(
                     name,
@@ -142,8 +149,9 @@ class Session:
                     jaxpr,
                     kept,
                     flat,
-                    source_info=_compat.current_source(),
-                    phase=current_phase(),
+                    running.since,
+                    running.source_info,
+                    phase=current_phase() if program is None else program.phase,
                     observed=None if not twice else again if primitive.multiple_results else (again,),
                 )
             )
@@ -191,22 +199,25 @@ class Session:
         except Exception as error:
             close_run(run)
             self._unobservable(primitive, params, error)
-            return _production(primitive, args, params)
+            return program.production(primitive, args, params)
         plan = program.plan_of(jaxpr, replica=certified)
         try:
             observed, states = variant.run(run.number, args, program.outputs)
-            outs = _production(primitive, args, params) if certified else observed
+            outs = program.production(primitive, args, params) if certified else observed
         except BaseException:
             close_run(run)
             raise
         flat = outs if primitive.multiple_results or not certified else (outs,)
+        running = self.running
+        assert running is not None
         pending = Pending(
             program.name,
             call,
             lambda: jaxpr,
             kept,
             flat,
-            source_info=_compat.current_source() if self._judges_results else None,
+            running.since,
+            running.source_info,
             observed=observed if certified else None,
             states=states,
             program=program,
@@ -292,8 +303,8 @@ class Session:
         if program.plan.braked:
             return False  # the guarded program is the result
         if identity == "auto":
-            # gates and budgets alone run inline: they travel as data and their run is the result
-            return bool(program.plan.sites) and not _strict()
+            # gates on loops and results run inline: they travel as data and change nothing that shares a kernel
+            return program.plan.looks_into_steps and not _strict()
         return identity == "certified"
 
     def _uncertifiable(self, program: Program, args: Sequence[Any]) -> str:
@@ -308,19 +319,15 @@ class Session:
 
     def _settle(self, pending: Pending) -> None:
         # whoever reads the results of a program waits for it
-        self.running = Running(pending.name, pending.plan, pending.source_info, time.monotonic())
+        self.running = pending
         try:
             if pending.program is not None:
                 _wait((*pending.outs, *(pending.observed or ())))  # what is live may still be on its way
                 self._collect(pending)
             if pending.observed is not None or pending.reason:
                 self._verdicts.append(certify(pending))
-            level = self.settings.level
-            if level is not None and not self.gate_paused:
-                # the gate brings the replay engine along: loaded by those who use it
-                from jaxtap_core.gate import judge
-
-                self.findings += judge(pending, inf=self.settings.inf, level=level.name)
+            if self._judge is not None and not self.gate_paused:
+                self.findings += self._judge(pending)
         except jax.errors.JaxRuntimeError:
             pass  # the program itself failed: the user hears of it where the result is used
         except Exception as error:
@@ -357,14 +364,9 @@ class Session:
         return {site: states[site.number] for site in plan.sites.values() if not site.live}
 
     @property
-    def waited_for(self) -> Running | None:
+    def waited_for(self) -> Running | Pending | None:
         """The program that is being executed, as far as is known: that in hand, or the oldest not settled."""
-        if self.running is not None:
-            return self.running
-        oldest = self._queue.oldest
-        if oldest is None:
-            return None
-        return Running(oldest.name, oldest.plan, oldest.source_info, oldest.since)
+        return self.running or self._queue.oldest
 
     def settle_now(self) -> None:
         """Wait for all programs that were started, and judge them."""
@@ -398,6 +400,16 @@ class Session:
             warn("the selection fits no loop, nothing was recorded:\n  " + "\n  ".join(lines))
 
 
+def _judge(settings: Settings) -> Callable[[Pending], list[Finding]] | None:
+    """What judges a program that has run, where the lens has a gate."""
+    if settings.level is None:
+        return None
+    # the gate brings the replay engine along: loaded by those who use it
+    from jaxtap_core.gate import judge
+
+    return functools.partial(judge, inf=settings.inf, level=settings.level.name)
+
+
 def _some(names: Sequence[str], most: int = 12) -> str:
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
@@ -409,8 +421,8 @@ def _wait(values: Sequence[Any]) -> None:
             x.block_until_ready()
 
 
-def _production(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run a program as it is: the trace that evaluates is current already."""
+def _bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run a primitive as it is: the trace that evaluates is current already."""
     return primitive.bind(*args, **params)
 
 

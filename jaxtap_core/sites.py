@@ -172,7 +172,6 @@ class Plan:
     budgets: dict[int, Budget]
     misfits: list[Misfit]
     fitted: int
-    loops: int
     depth: int
     braked: bool
     paths: tuple[str, ...]
@@ -181,6 +180,11 @@ class Plan:
     def empty(self) -> bool:
         """Whether nothing in the program is observed."""
         return not self.level.plans
+
+    @functools.cached_property
+    def looks_into_steps(self) -> bool:
+        """Whether values inside a step are looked at, so that the steps may be fused, and rounded, in another way."""
+        return bool(self.sites) or any(check.kind == "primitive" for check in self.checks.values())
 
     @property
     def live(self) -> bool:
