@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, overload
 
-from jaxtap_core import _compat, blocks, mesh
+from jaxtap_core import _compat, ahead, blocks, mesh
 from jaxtap_core.aside import LensError
 from jaxtap_core.inside import observe_inside
 from jaxtap_core.receive import Receiver
@@ -39,7 +39,7 @@ class LensTrace(_compat.Trace):
             session = blocks.session_of_program()
             if session is None:
                 return primitive.bind(*args, **params)
-            return session.execute(primitive, args, params)
+            return ahead.execute(session, primitive, args, params)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
         with _compat.set_current_trace(self):

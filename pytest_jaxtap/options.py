@@ -30,6 +30,7 @@ class Options:
         max_trips: trip budget of every ``while``.
         json, html: where findings go, for programs and for people.
         jsonl: the folder for recordings.
+        live: show on the terminal how far the loops of the running test are.
         github: annotate the run on GitHub.
         junit: write what was seen as properties of JUnit test cases.
         allow_nan: node-id patterns of the tests in which the gate stays quiet.
@@ -43,6 +44,7 @@ class Options:
     json: Path | None = None
     html: Path | None = None
     jsonl: Path | None = None
+    live: bool = False
     github: bool = False
     junit: bool = False
     allow_nan: tuple[str, ...] = ()
@@ -107,6 +109,11 @@ def declare(parser: pytest.Parser) -> None:
     value("json", "PATH", str, "write findings, alerts and certificates to PATH as JSON")
     value("html", "PATH", str, "write a page for people to PATH: findings, and plots of what was compared")
     value("jsonl", "DIR", str, "write every recording to DIR as JSON Lines, a file per test")
+    flag(
+        "live",
+        "while a test runs, show how far its loops are, and how fast, on one line below; runs each program with loops "
+        "once ahead for that. On a terminal only: not in CI (the variable CI), under xdist (-n), or with -s",
+    )
     flag("github", "annotate the failures on GitHub and add a summary to the step")
     parser.addini(
         "jaxtap_allow_nan",
@@ -145,6 +152,7 @@ def read(config: pytest.Config) -> Options:
         json=_path(config, "json"),
         html=_page(config),
         jsonl=_path(config, "jsonl"),
+        live=bool(_given(config, "live")),
         github=bool(_given(config, "github")),
         junit=config.getini("jaxtap_junit"),
         allow_nan=tuple(config.getini("jaxtap_allow_nan")),

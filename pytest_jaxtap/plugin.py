@@ -55,11 +55,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    if not (item.config.stash[stash.OPTIONS].watches or markers.is_marked(item)):
+    chosen = item.config.stash[stash.OPTIONS]
+    if not (chosen.watches or chosen.live or markers.is_marked(item)):
         return (yield)
-    from pytest_jaxtap import hang, judge
+    from pytest_jaxtap import hang, judge, live
 
-    with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), judge.watched(item):
+    with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), live.shown(item), judge.watched(item):
         return (yield)
 
 

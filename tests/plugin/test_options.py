@@ -7,7 +7,7 @@ from inner import lay, outcomes, run
 
 from pytest_jaxtap.options import Options
 
-FLAGS = ("nan", "inf", "identity", "github")
+FLAGS = ("nan", "inf", "identity", "live", "github")
 VALUES = {
     "nan-level": "LEVEL",
     "numerics": "native|strict",
