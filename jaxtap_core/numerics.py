@@ -28,6 +28,7 @@ import os
 import platform
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Literal
@@ -49,16 +50,23 @@ class NumericsError(RuntimeError):
     """A numerics profile cannot be had in this process; the message says why and what to do."""
 
 
+class NumericsWarning(UserWarning):
+    """`strict` cannot hold on this kind of machine; recordings are certified instead."""
+
+
 def numerics(profile: Profile) -> None:
     """Choose the numerics profile of this process, before JAX starts a backend.
+
+    Where `strict` cannot hold (a CPU that is not x86-64, another backend), a `NumericsWarning` says
+    so, and `identity="auto"` certifies recordings as it does in `native`.
 
     Args:
         profile: `"native"` or `"strict"`. Flags that are in `XLA_FLAGS` already are kept.
 
     Raises:
         ValueError: there is no such profile.
-        NumericsError: a backend runs under the other profile already; `XLA_FLAGS` holds a flag that
-            contradicts `strict`; or `strict` cannot hold on this kind of machine.
+        NumericsError: a backend runs under the other profile already; or `XLA_FLAGS` holds a flag
+            that contradicts `strict`.
 
     Example:
         >>> numerics("native")
@@ -68,6 +76,10 @@ def numerics(profile: Profile) -> None:
     global _added
     if profile not in ("native", "strict"):
         raise ValueError(f'there is no numerics profile {profile!r}, only "native" and "strict"')
+    reason = _out_of_reach() if profile == "strict" else ""
+    if reason:
+        _say(reason)
+        return
     if _backend_runs():
         if current_profile() != profile:
             raise NumericsError(
@@ -106,6 +118,42 @@ def current_profile() -> Profile:
     return "strict" if strict and _is_x86() else "native"
 
 
+def broken_promise() -> str:
+    """Why `strict`, which was asked for, does not hold in the backend that runs; empty if it does."""
+    if not (_backend_runs() and _runs_strict()):
+        return ""
+    import jax
+
+    return _out_of_reach(jax.default_backend())
+
+
+def _out_of_reach(backend: str = "") -> str:
+    """Why `strict` cannot hold here: on this machine, or on `backend` (default: the one chosen)."""
+    if not _is_x86():
+        return (
+            f"numerics profile 'strict' cannot hold on {platform.machine()}: its CPUs always fuse "
+            f"multiply-add, and XLA has no switch against that. {_INSTEAD}"
+        )
+    backend = backend or _chosen_platform()
+    if backend not in ("", "cpu"):
+        return f"numerics profile 'strict' holds on the CPU backend alone, and this is {backend}. {_INSTEAD}"
+    return ""
+
+
+_INSTEAD = (
+    "Recordings are certified instead (identity='auto'): their results have production's bits, but "
+    "jitted, eager and NumPy runs need not agree"
+)
+
+
+def _say(reason: str) -> None:
+    """Warn; where warnings are errors, print, since nothing is wrong with the program."""
+    try:
+        warnings.warn(f"jaxtap: {reason}", NumericsWarning, stacklevel=3)
+    except NumericsWarning:
+        sys.stderr.write(f"jaxtap: warning: {reason}\n")
+
+
 @cache
 def _runs_strict() -> bool:
     """Whether XLA has read the flags of `strict`; never changes once a backend runs."""
@@ -122,18 +170,6 @@ def _is_strict(disabled_passes: list[str], isa: str, fast_math: bool) -> bool:
 
 def _missing_flags(present: str) -> str:
     """What has to be added to `XLA_FLAGS` for `strict`; an error where that cannot work."""
-    if not _is_x86():
-        raise NumericsError(
-            f"numerics profile 'strict' cannot hold on {platform.machine()}: its CPUs always fuse "
-            "multiply-add, and XLA has no switch against that. Use 'native'; identity='certified' "
-            "gives production's bits there too"
-        )
-    chosen = _chosen_platform()
-    if chosen not in ("", "cpu"):
-        raise NumericsError(
-            f"numerics profile 'strict' holds on CPU alone, but JAX_PLATFORMS={chosen} selects "
-            "another backend. Use 'native', or JAX_PLATFORMS=cpu"
-        )
     if present.strip() and not present.lstrip().startswith("--"):
         raise NumericsError(
             f"XLA_FLAGS={present} names a file, to which nothing can be added. Put the flags of "

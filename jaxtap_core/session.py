@@ -439,6 +439,10 @@ def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Ca
 
 
 def _strict() -> bool:
-    from jaxtap_core.numerics import current_profile
+    from jaxtap_core.numerics import broken_promise, current_profile
 
-    return current_profile() == "strict"
+    if current_profile() == "strict":
+        return True
+    if reason := broken_promise():
+        warn_once("strict", reason)
+    return False

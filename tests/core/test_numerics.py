@@ -24,8 +24,8 @@ x86_only = pytest.mark.skipif(
 )
 
 
-def run(code: str, flags: str = "", before: tuple[str, ...] = (), **environment: str) -> str:
-    """Standard output of `code` in a new interpreter whose `XLA_FLAGS` are `flags`."""
+def run(code: str, flags: str = "", before: tuple[str, ...] = (), told: bool = False, **environment: str) -> str:
+    """Standard output (or, ``told``, error) of `code` in a new interpreter whose `XLA_FLAGS` are `flags`."""
     outer = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_PLATFORMS")}
     done = subprocess.run(
         [*before, sys.executable, "-c", "import os, sys\n" + textwrap.dedent(code)],
@@ -35,7 +35,7 @@ def run(code: str, flags: str = "", before: tuple[str, ...] = (), **environment:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return (done.stderr if told else done.stdout).strip()
 
 
 REFUSED = """
@@ -122,18 +122,44 @@ def test_a_contradiction_in_the_flags_is_an_error_that_names_both_sides(flags, n
         assert name in message
 
 
+OUT_OF_REACH = """
+    import warnings
+    from jaxtap_core.numerics import current_profile, numerics
+    if not os.environ.get("ERRORS"):
+        warnings.simplefilter("always")
+    numerics("strict")
+    print(current_profile(), os.environ.get("XLA_FLAGS", "no flags"))
+    if not os.environ.get("JAX_PLATFORMS"):
+        import jax, jaxtap_core as tap
+        with tap.record(carry=True) as rec:
+            jax.lax.fori_loop(0, 3, lambda i, x: x * 1.5, 1.0)
+        print(rec.certificate)
+"""
+
+
 @x86_only
-def test_a_backend_that_strict_does_not_reach_is_an_error():
-    assert "JAX_PLATFORMS=cuda selects another" in run(REFUSED, JAX_PLATFORMS="cuda,cpu")
+def test_a_backend_that_strict_does_not_reach_stays_native_and_is_told():
+    assert run(OUT_OF_REACH, JAX_PLATFORMS="cuda,cpu").splitlines() == ["native no flags"]
+    assert "holds on the CPU backend alone, and this is cuda" in run(OUT_OF_REACH, JAX_PLATFORMS="cuda", told=True)
 
 
-def test_a_machine_without_the_switch_is_an_error_that_says_so():
-    before = ()
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        if not shutil.which("setarch"):
-            pytest.skip("nothing here to run as another architecture")
-        before = ("setarch", "linux32")  # the kernel then calls this machine i686
-    assert "'strict' cannot hold on" in run(REFUSED, before=before)
+def on_another_machine():
+    """What makes a command believe that it runs on a machine without the switch."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ()
+    if not shutil.which("setarch"):
+        pytest.skip("nothing here to run as another architecture")
+    return ("setarch", "linux32")  # the kernel then calls this machine i686
+
+
+@pytest.mark.parametrize("errors", ["", "error::UserWarning"])
+def test_a_machine_without_the_switch_certifies_instead_and_says_so(errors):
+    before = on_another_machine()
+    told = run(OUT_OF_REACH, before=before, told=True, PYTHONWARNINGS=errors, ERRORS=errors)
+    assert "'strict' cannot hold on" in told
+    assert "Recordings are certified instead" in told
+    lines = run(OUT_OF_REACH, before=before, PYTHONWARNINGS=errors, ERRORS=errors).splitlines()
+    assert lines == ["native no flags", "identical: 1 programs"]
 
 
 def test_an_unknown_profile_is_an_error():
