@@ -136,6 +136,6 @@ def overflow(birth: Birth, what: str) -> Why:
     return Why(f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})")
 
 
-def unselected(birth: Birth, operation: str) -> Why:
-    reason = f"{operation} in the backward pass, where the 0 is the cotangent of a where branch that was not taken"
+def unselected(birth: Birth, operation: str, zero: str = "0") -> Why:
+    reason = f"{operation} in the backward pass, where the {zero} is the cotangent of a where branch that was not taken"
     return Why(with_cause(birth, reason), DOUBLE_WHERE)

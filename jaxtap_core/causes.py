@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxtap_core.birth import Birth, Why, facts
+from jaxtap_core.birth import Birth, Why, facts, show
 from jaxtap_core.events import Origin
 from jaxtap_core.explain import explain
-from jaxtap_core.influence import Box, Index
-from jaxtap_core.place import SHARDS, Place, numpy_codes
+from jaxtap_core.influence import Box, Index, opposite
+from jaxtap_core.place import Place, numpy_codes
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
-from jaxtap_core.shards import COLLECTIVES, SHARD_MAP
-from jaxtap_core.structure import BRANCHES, LOOPS
+from jaxtap_core.shards import COLLECTIVES
+from jaxtap_core.untaken import told_as_untaken
 from jaxtap_core.walk import Born, Given, behind_element, first_bad, follow
-
-LINKS = 100  # equations through which a zero is followed
-
-# A zero that comes out of these came in with one operand (the first that is zero).
-_PASS_ZERO_NAMES = """
-mul neg convert_element_type reduce_precision copy real imag conj complex add_any reduce_sum
-cumsum name broadcast_in_dim reshape squeeze expand_dims transpose slice dynamic_slice rev
-concatenate pad gather dynamic_update_slice optimization_barrier dot_general sharding_constraint
-"""
-_PASS_ZERO = frozenset(_PASS_ZERO_NAMES.split())
+from jaxtap_core.zeros import first_zero, trace_zero
 
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
@@ -32,7 +21,7 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
     if isinstance(end, Given):
         return _given(end, names)
     birth = birth_of(end, names)
-    why = _checked(birth, explain(birth))
+    why = told_as_untaken(end, _checked(birth, explain(birth)))
     if end.place.runner.lead and end.element is not None:
         shard = f"; on shard {end.element[0]} of {end.place.runner.lead[0]}"
         why = why._replace(reason=why.reason + shard)
@@ -96,6 +85,8 @@ def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> B
     place, node = born.place, born.node
     values = [host(value) for value in place.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
+    if born.element is None:  # of values too big to be searched at every step of the walk
+        born = born._replace(element=first_bad(numpy_codes(outputs[born.output]), BITS[born.bad]))
     boxes = tuple(behind_element(place, node, born.output, born.element))
     unselected, cause = _behind(born, boxes, operands, names) if deep else (False, "")
     index = born.element
@@ -125,7 +116,10 @@ def _checked(birth: Birth, why: Why) -> Why:
     still = code[birth.index] if birth.index is not None and code.ndim == len(birth.index) else code
     if (np.asarray(still) & BITS[birth.bad]).any():
         return why
-    given = ", ".join(f"{birth.element(i):.6g}" for i in range(len(birth.operands)) if birth.part(i).size)
+    given = "its operands"
+    if birth.index is not None:
+        numbers = (show(birth.element(i)) for i in range(len(birth.operands)) if birth.part(i).size)
+        given = ", ".join(numbers)
     return Why(
         f"rounding: {birth.primitive} gets {given} when its operands are looked at, and makes "
         "nothing bad of it; in the program itself they are rounded otherwise (it depends on how "
@@ -141,29 +135,46 @@ def _behind(
     names: tuple[str, ...],
 ) -> tuple[bool, str]:
     """(whether a zero is the cotangent of a branch not taken, where the odd operand came from)."""
-    unselected, cause = False, ""
-    for operand, box in boxes:
-        number = born.node.inputs[operand]
-        if not is_inexact(born.place.level.avals[number]):
-            continue
-        infinite = first_bad(numpy_codes(operands[operand]), INF, box)
-        if infinite is not None:
-            if born.bad == "nan" and not cause:
-                cause = _infinity(born.place, number, infinite, names)
-            continue
-        zero = _first_zero(operands[operand], box)
-        if zero is not None:
-            kind, story = _zero(born.place, number, zero)
-            unselected |= kind
-            cause = cause or story
-    return unselected, cause
+    place, numbers = born.place, born.node.inputs
+    zeros, infinities = _odd(born, boxes, operands)
+    behind = [trace_zero(place, numbers[operand], index) for operand, index in zeros]
+    if born.bad == "nan" and infinities:
+        operand, index = infinities[0]
+        cause = _infinity(place, numbers[operand], index, names)
+    else:
+        cause = next((zero.story for zero in behind if zero.story), "")
+    return any(zero.select is not None for zero in behind), cause
 
 
-def _first_zero(value: np.ndarray, box: Box) -> Index | None:
-    hits = np.zeros(value.shape, bool)
-    hits[box] = value[box] == 0
-    where = np.argwhere(hits)
-    return tuple(int(k) for k in where[0]) if len(where) else None
+def _odd(
+    born: Born, boxes: tuple[tuple[int, Box], ...], operands: list[np.ndarray]
+) -> tuple[list[tuple[int, Index]], list[tuple[int, Index]]]:
+    """(operand, element) of the zeros, and of the infinities, that a birth is made of."""
+    node, lead = born.node, len(born.place.runner.lead)
+    floats = [(i, box) for i, box in boxes if is_inexact(born.place.level.avals[node.inputs[i]])]
+    infinities = [(i, k) for i, box in floats if (k := first_bad(numpy_codes(operands[i]), INF, box)) is not None]
+    if node.primitive == "dot_general":
+        for i, box in floats:
+            for where in np.argwhere(_within(numpy_codes(operands[i]) == INF, box)):
+                index = tuple(int(k) for k in where)
+                across = opposite(node, i, index, *floats[1 - i], lead)
+                if (zero := first_zero(operands[1 - i], across)) is not None:
+                    return [(1 - i, zero)], [(i, index)]
+        return [], infinities
+    if node.primitive == "triangular_solve":
+        matrix, box = operands[0], boxes[0][1]
+        diagonal = np.broadcast_to(np.eye(matrix.shape[-1], dtype=bool), matrix.shape)
+        hits = np.argwhere(_within(diagonal & (matrix == 0), box))
+        return ([(0, tuple(int(k) for k in hits[0]))] if len(hits) else []), infinities
+    single = [(i, box) for i, box in floats if not any(isinstance(part, slice) for part in box)]
+    return [(i, k) for i, box in single if (k := first_zero(operands[i], box)) is not None], infinities
+
+
+def _within(hits: np.ndarray, box: Box) -> np.ndarray:
+    """``hits``, those outside of ``box`` left out."""
+    inside = np.zeros(hits.shape, bool)
+    inside[box] = hits[box]
+    return inside
 
 
 def _infinity(place: Place, number: int, index: Index, names: tuple[str, ...]) -> str:
@@ -176,74 +187,3 @@ def _infinity(place: Place, number: int, index: Index, names: tuple[str, ...]) -
         return f"the inf is made by {end.node.primitive} at {end.node.source}: {explain(birth).reason}"
     except CannotReplay:
         return ""
-
-
-def _zero(place: Place, number: int, index: Index) -> tuple[bool, str]:
-    """Follow a zero: (whether a backward ``where`` did not select it, how else it became zero)."""
-    selected = False
-    for _ in range(LINKS):
-        if number in place.level.consts:
-            return selected, ""
-        producer = place.level.producers[number]
-        if producer is None:
-            outside = _outside(place, number)
-            if outside is None:
-                return False, ""
-            place, number = outside
-            continue
-        node = place.level.nodes[producer]
-        if node.primitive in (*LOOPS, SHARD_MAP):
-            return False, ""
-        output = node.outputs.index(number)
-        if node.primitive == BRANCHES:
-            place = place.branch(node, index[0] if index and place.runner.lead else 0)
-            number = place.level.outputs[output]
-            continue
-        if node.primitive == "select_n":
-            selected |= node.phase == "backward"
-        step = _zero_operand(place, node, output, index)
-        if step is None:
-            return False, _vanished(place, node, output, index)
-        number, index = step
-    return False, ""
-
-
-def _outside(place: Place, number: int) -> tuple[Place, int] | None:
-    """Where an inner program's input comes from, if it is the same at every step."""
-    entry, position = place.entry, place.level.inputs.index(number)
-    if entry is None or entry.name == SHARDS:
-        return None
-    if entry.passage is None:
-        return entry.parent, entry.node.inputs[1 + position]
-    first = 0 if entry.name == "pred" else entry.passage.pred_consts
-    consts = entry.passage.pred_consts if entry.name == "pred" else entry.passage.num_consts
-    return (entry.parent, entry.node.inputs[first + position]) if position < consts else None
-
-
-def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[int, Index] | None:
-    """The operand, and its element, that was zero before."""
-    if node.primitive not in _PASS_ZERO | {"select_n", "div"}:
-        return None
-    reach = behind_element(place, node, output, index)
-    reach = reach[:1] if node.primitive == "div" else reach
-    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])]
-    for (number, box), value in zip(floats, place.values([n for n, _ in floats]), strict=True):
-        zero = _first_zero(host(value), box)
-        if zero is not None:
-            return number, zero
-    return None
-
-
-def _vanished(place: Place, node: Node, output: int, index: Index) -> str:
-    """How an equation made a zero of nonzero operands."""
-    reach = behind_element(place, node, output, index)
-    parts: list[Any] = [host(place.values([node.inputs[i]])[0])[box] for i, box in reach]
-    if any(part.size != 1 or part == 0 for part in parts):
-        return ""
-    at = f"{node.primitive} at {node.source}"
-    shown = ", ".join(f"{float(np.real(part)):.6g}" for part in parts)
-    if node.primitive == "sub":
-        return f"the 0 is the difference of equal numbers ({shown}) in {at}"
-    if node.primitive in ("exp", "exp2", "mul", "div", "integer_pow", "pow", "square", "logistic"):
-        return f"the 0 is an underflow in {at} ({shown})"
-    return ""

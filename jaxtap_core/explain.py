@@ -161,7 +161,7 @@ def _quotient(birth: Birth) -> Why | None:
     dtype = str(birth.operands[1].dtype)
     if is_zero(x, dtype) and is_zero(y, dtype):
         if birth.unselected:
-            return unselected(birth, "0/0")
+            return unselected(birth, "0/0", "upper 0")
         small = zero_text(y if is_subnormal(y, dtype) else x, dtype)
         reason = "0/0" if small == "0" else f"0/0 ({small})"
         return Why(with_cause(birth, reason), "guard the denominator; a mean over nothing gives this too")

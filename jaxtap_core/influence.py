@@ -208,6 +208,19 @@ def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
 RULES["dot_general"] = _dot
 
 
+def opposite(node: Node, mine: int, index: Index, other: int, box: Box, lead: int = 0) -> Box:
+    """Of the elements ``box`` of factor ``other``, those that element ``index`` of factor ``mine`` is multiplied by.
+
+    ``lead`` is the number of axes that come before those of the equation.
+    """
+    if node.primitive != "dot_general":
+        return box
+    contracted, result = node.eqn.params["dimension_numbers"][0], list(box)
+    for axis, across in zip(contracted[mine], contracted[other], strict=True):
+        result[lead + across] = int(index[lead + axis])
+    return tuple(result)
+
+
 def _matrices(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
     """The matrices (the last two axes) at the same place of the batch."""
     result: list[tuple[int, Box]] = []

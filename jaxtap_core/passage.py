@@ -196,6 +196,13 @@ class Passage:
         done, carry = program(self.operands, self.runner.every(jnp.int32(step)))
         return list(carry) if int(np.max(done)) == step else None
 
+    def trips(self) -> int:
+        """How many steps the loop takes (of several shards, the most)."""
+        if self.length is not None:
+            return self.length
+        done, _ = self._compiled("advance", self._advance)(self.operands, self.runner.every(jnp.int32(ENDLESS)))
+        return int(np.max(done))
+
     def inputs_at(self, before: Sequence[Any], step: int) -> list[Any]:
         """Inputs of the body at ``step``, from the carry before it."""
         program = self._compiled("inputs", lambda: self.body_inputs)

@@ -6,7 +6,7 @@ It is evaluated when it is asked something, and remembers the answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,20 +72,22 @@ class Place:
         """Codes of a float value's elements (for the whole, of shape ``()``, if they are many)."""
         if number in self.level.consts:
             return np.broadcast_to(numpy_codes(host(self.level.consts[number])), self.shape(number))
-        if number not in self._codes:
-            self._survey(number)
+        self.survey((number,))
         return self._codes[number]
 
     def steering(self, number: int) -> Any:
         """A boolean or integer value, or ``None`` where it was too big to be kept."""
         if number in self.level.consts:
             return np.broadcast_to(host(self.level.consts[number]), self.shape(number))
-        if number not in self._codes:
-            self._survey(number)
+        self.survey((number,))
         return self._codes.get(number)
 
-    def _survey(self, number: int) -> None:
-        roots = tuple(dict.fromkeys((*self.level.outputs, number))) if self.complete else (number,)
+    def survey(self, numbers: Iterable[int]) -> None:
+        """Evaluate once what `code` and `steering` of all these values need."""
+        missing = [n for n in numbers if n not in self._codes and n not in self.level.consts]
+        if not missing:
+            return
+        roots = tuple(dict.fromkeys((*self.level.outputs, *missing) if self.complete else missing))
         key = ("survey", roots)
         if key not in self.level.programs:
             made, numbers = survey(self.level, roots)

@@ -7,13 +7,14 @@ a value that was given (`Given`).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxtap_core.address import join
 from jaxtap_core.influence import WHOLE, Box, Index, boxes
-from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER
+from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Passage
 from jaxtap_core.place import SHARDS, Entry, NotMet, Place
 from jaxtap_core.replay import BITS, CannotReplay, Node, is_inexact
 from jaxtap_core.shards import COLLECTIVES, SHARD_MAP, Shards
@@ -21,17 +22,36 @@ from jaxtap_core.structure import BRANCHES, LOOPS
 
 MERELY_MOVE = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze"})
 
+# Where a cotangent meets what the forward pass kept: 0 times NaN is NaN.
+PRODUCTS = frozenset({"conv_general_dilated", "div", "dot_general", "mul", "triangular_solve"})
+
 HOPS = 20_000  # equations followed before giving up
+KEPT_HOPS = 8
+
+
+class Hop(NamedTuple):
+    """A product (or the like) that the bad value went through: ``element`` of its ``output``, from ``operand``."""
+
+    place: Place
+    node: Node
+    output: int
+    element: Index | None
+    operand: int
+    source: Index | None
 
 
 class Born(NamedTuple):
-    """Equation ``node`` made ``element`` (``None``: not known which) of its output bad."""
+    """Equation ``node`` made ``element`` (``None``: not known which) of its output bad.
+
+    ``hops`` are the last products of the backward pass on the way, the one next to the birth first.
+    """
 
     place: Place
     node: Node
     output: int
     element: Index | None
     bad: str
+    hops: tuple[Hop, ...] = ()
 
 
 class Given(NamedTuple):
@@ -70,6 +90,7 @@ def follow(place: Place, number: int, index: Index | None, bad: str) -> Born | G
         NotMet: the replay finds it good.
     """
     bit, user = BITS[bad], None
+    hops: deque[Hop] = deque(maxlen=KEPT_HOPS)
     index = arrive(place, number, index, bit)
     for _ in range(HOPS):
         if number in place.level.consts:
@@ -88,11 +109,13 @@ def follow(place: Place, number: int, index: Index | None, bad: str) -> Born | G
                 place = place.branch(node, index[0] if index and place.runner.lead else 0)
                 number = place.level.outputs[output]
             elif node.primitive == SHARD_MAP:
-                place, number, index = _enter_shards(place, node, output, index)
+                place, number, index = enter_shards(place, node, output, index)
             else:
                 behind = operand_behind(place, node, output, index, bit)
                 if behind is None:
-                    return Born(place, node, output, index, bad)
+                    return Born(place, node, output, index, bad, tuple(reversed(hops)))
+                if node.phase == "backward" and node.primitive in PRODUCTS:
+                    hops.append(Hop(place, node, output, index, *behind))
                 if user is None or node.primitive not in MERELY_MOVE:
                     user = place, node
                 number, index = node.inputs[behind[0]], behind[1]
@@ -170,14 +193,14 @@ def _turn(
 
 
 def _enter(place: Place, node: Node, output: int, index: Index | None, bit: int) -> tuple[Place, int, Index | None]:
-    passage, lead = place.passage(node), len(place.runner.lead)
+    passage = place.passage(node)
     if output < passage.num_carry:
         return (*_turn(place, node, output, index, bit), index)
     if index is None:
         region = region_of(passage.shape(output), None)
         step, inner = passage.find(output, bit, region, first=True).step, None
     else:
-        step, inner = int(passage.row(index[lead])), (*index[:lead], *index[lead + 1 :])
+        step, inner = row_of(place, passage, index)
     before = passage.carry_at(step) if step >= 0 else None
     if before is None:
         raise NotMet(join(place.path, node.segment))
@@ -185,7 +208,13 @@ def _enter(place: Place, node: Node, output: int, index: Index | None, bit: int)
     return place.body(node, before, entry), passage.body.outputs[output], inner
 
 
-def _enter_shards(place: Place, node: Node, output: int, index: Index | None) -> tuple[Place, int, Index | None]:
+def row_of(place: Place, passage: Passage, index: Index) -> tuple[int, Index]:
+    """The step that made an element of a stacked output, and which element it was there."""
+    lead = len(place.runner.lead)
+    return int(passage.row(index[lead])), (*index[:lead], *index[lead + 1 :])
+
+
+def enter_shards(place: Place, node: Node, output: int, index: Index | None) -> tuple[Place, int, Index | None]:
     inner = place.shards(node)
     number = inner.level.outputs[output]
     assert isinstance(inner.runner, Shards)
@@ -195,6 +224,27 @@ def _enter_shards(place: Place, node: Node, output: int, index: Index | None) ->
 
 
 def _leave(place: Place, number: int, index: Index | None, bit: int) -> tuple[Place, int, Index | None]:
+    leaf = carry_of(place, number)
+    if leaf is None:
+        return outside(place, number, index)
+    entry = place.entry
+    assert entry is not None
+    return (*_turn(entry.parent, entry.node, leaf, index, bit, stop=entry.step), index)
+
+
+def carry_of(place: Place, number: int) -> int | None:
+    """Which carry of the loop around ``place`` an input of it is, or ``None`` where it is none."""
+    entry = place.entry
+    if entry is None or entry.passage is None:
+        return None
+    passage = entry.passage
+    consts = passage.pred_consts if entry.name == "pred" else passage.num_consts
+    leaf = place.level.inputs.index(number) - consts
+    return leaf if 0 <= leaf < passage.num_carry else None
+
+
+def outside(place: Place, number: int, index: Index | None) -> tuple[Place, int, Index | None]:
+    """Where an input of an inner program that is no carry comes from, and which element of that."""
     entry, position = place.entry, place.level.inputs.index(number)
     assert entry is not None
     parent, node, passage = entry.parent, entry.node, entry.passage
@@ -209,9 +259,6 @@ def _leave(place: Place, number: int, index: Index | None, bit: int) -> tuple[Pl
     consts = passage.pred_consts if in_pred else passage.num_consts
     if position < consts:
         return parent, node.inputs[position + (0 if in_pred else passage.pred_consts)], index
-    if position < consts + passage.num_carry:
-        leaf = position - consts
-        return (*_turn(parent, node, leaf, index, bit, stop=entry.step), index)
     row, lead = int(passage.row(entry.step)), len(place.runner.lead)
     if index is not None:
         index = (*index[:lead], row, *index[lead:])
