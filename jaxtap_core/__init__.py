@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from jaxtap_core.bit_report import BitReport
     from jaxtap_core.bits import assert_bitwise_equal, compare_bits
     from jaxtap_core.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
+    from jaxtap_core.find import find_origin
     from jaxtap_core.identity import IdentityCheck, check_identity
     from jaxtap_core.jsonl import read_jsonl
     from jaxtap_core.lens import allow_nan, primitives, record, unobserved, verbose
-    from jaxtap_core.origin import find_origin
     from jaxtap_core.recording import Recording
     from jaxtap_core.sinks import JSONLSink
     from jaxtap_core.stop import LoopBudgetExceeded, TapAlert
@@ -51,7 +51,7 @@ _HOME = {
     "assert_bitwise_equal": "jaxtap_core.bits",
     "check_identity": "jaxtap_core.identity",
     "compare_bits": "jaxtap_core.bits",
-    "find_origin": "jaxtap_core.origin",
+    "find_origin": "jaxtap_core.find",
     "on": "jaxtap_core.taps",
     "primitives": "jaxtap_core.lens",
     "print": "jaxtap_core.taps",

@@ -8,9 +8,8 @@ Only that equation's operands are then looked at closely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -18,12 +17,11 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.causes import origin_of
-from jaxtap_core.events import Finding, Origin, Phase
+from jaxtap_core.events import Origin, Phase
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Found
 from jaxtap_core.place import Entry, NotMet, Place, numpy_codes
 from jaxtap_core.replay import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
-from jaxtap_core.reproduce import evidence, keep
 from jaxtap_core.structure import BRANCHES, LOOPS, Scan
 from jaxtap_core.walk import first_bad, follow, region_of
 
@@ -101,56 +99,6 @@ def explain_target(
     except Exception as error:  # an explanation must never be what breaks a test
         lines = str(error).splitlines() or [""]
         return _unexplained(f"the replay itself failed: {type(error).__name__}: {lines[0]}")
-
-
-def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | Origin:
-    """Run ``f(*args, **kwargs)`` and say where the first NaN (or else Inf) in it was born.
-
-    Looked at are the carries and outputs of all loops, and the results of every program that ``f``
-    runs. It is run again where the first run was without NaN, or where it is not jitted: a NaN may
-    be there only with, or only without, ``jax.jit``.
-
-    Returns:
-        The finding; ``str()`` of it is the report. Where there is none, an `Origin` whose
-        ``reason`` says so.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(find_origin(jax.jit(lambda x: jnp.log(x)), -1.0).origin.reason)
-        log of a negative number (-1)
-    """
-    finding = _gated(f, args, kwargs)
-    if not isinstance(f, jax.stages.Wrapped):
-        # what forbids jit (values read in Python, arguments that are no arrays) is no error here
-        with suppress(Exception):
-            finding = _noted(finding, _gated(jax.jit(f), args, kwargs))
-    if finding is None:
-        reason = "no NaN or Inf came up in any loop or result, beyond what the inputs and constants hold"
-        return Origin("", "", (), None, "", "forward", (), reason)
-    return finding
-
-
-def _gated(f: Callable[..., Any], args: Any, kwargs: Any) -> Finding | None:
-    from jaxtap_core.lens import record  # the lens asks this module for origins
-
-    for inf in (False, True):
-        with record(gate="escape", inf=inf) as recording:
-            f(*args, **kwargs)
-        if recording.findings:
-            return recording.findings[0]
-    return None
-
-
-def _noted(plain: Finding | None, jitted: Finding | None) -> Finding | None:
-    """The finding to report of a run without and one with jit; if only one has it, that is said."""
-    finding = jitted or plain
-    if finding is None or finding.origin is None or (plain and jitted):
-        return finding
-    only = "only without jit" if plain else "only with jit"
-    origin = replace(finding.origin, reason=f"{finding.origin.reason}; it is there {only}")
-    noted = replace(finding, origin=origin)
-    keep(noted, *evidence(finding))
-    return noted
 
 
 def _is_deleted(arg: Any) -> bool:
