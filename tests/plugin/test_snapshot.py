@@ -299,10 +299,17 @@ def test_unused_snapshots_are_told_and_deleted_with_their_arrays(pytester, run):
 
 
 def test_workers_compare_update_and_delete_alike(pytester, run):
-    pytester.makepyfile(test_it=MUTATIONS, test_names=NAMES)
-    run("--snapshot-update").assert_outcomes(passed=22)
-    assert_each_fails_by_name(run("-n", "2", "test_it.py", value="mutated", fresh=True))
-    run("--snapshot-update", "-n", "2", value="fewer", fresh=True).assert_outcomes(passed=15)
+    pytester.makepyfile(test_it=MUTATIONS, test_names=NAMES, test_damaged=DAMAGED)
+    run("--snapshot-update").assert_outcomes(passed=len(HEADLINES) + 11)
+    stored = files(pytester)
+    assert_each_fails_by_name(run("-n", "4", "test_it.py", value="mutated", fresh=True))
+    assert files(pytester) == stored
+    damaged = pytester.path / "__snapshots__" / "test_damaged" / "test_a.jaxtap"
+    damaged.write_bytes(damaged.read_bytes()[:300])
+    result = run("--snapshot-update", "-n", "4", value="fewer", fresh=True)
+    result.assert_outcomes(passed=len(HEADLINES) + 3, failed=1)
+    result.stdout.fnmatch_lines(["*DamagedSnapshotError: *test_a.jaxtap, line *: damaged: *"])
+    assert len(damaged.read_bytes()) == 300
     left = [name for name in files(pytester) if name.startswith("test_names")]
     assert len(left) == 4 and sum(name.endswith(".bin") for name in left) == 1
 
