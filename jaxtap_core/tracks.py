@@ -5,8 +5,14 @@ A recording is one track a stream. An array, a pytree or a DataFrame is one trac
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import fractions
 import json
+import pathlib
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +22,12 @@ import numpy as np
 
 from jaxtap_core.codec import encode, host_array, leaf_name
 from jaxtap_core.recording import Recording, Stream
+
+#: Plain data besides ``None`` and containers: arrays, and types whose text says all that the value is.
+DATA = (
+    bool, int, float, complex, str, bytes, range, enum.Enum, datetime.date, datetime.time, datetime.timedelta,
+    decimal.Decimal, fractions.Fraction, pathlib.PurePath, uuid.UUID, np.dtype, np.generic, np.ndarray, jax.Array,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,9 @@ def tracks_of(value: Any) -> list[Track]:
 
     Args:
         value: a `Recording`; a pandas Series or DataFrame; a pytree of arrays and plain values.
+
+    Raises:
+        TypeError: something in it is neither an array nor plain data, see `DATA`.
     """
     if isinstance(value, Recording):
         return [_track_of(stream) for stream in value.streams]
@@ -158,24 +173,24 @@ def _arrays(name: str, leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
             yield from _columns(f"{prefix}{column}", items)
     elif hasattr(leaf, "dtype") or isinstance(leaf, bool | float | complex):
         array = host_array(leaf)
-        yield name, _texts(array) if array.dtype.kind in "OSTUMm" else array
+        yield name, _texts(name, array) if array.dtype.kind in "OSTUMm" else array
     elif isinstance(leaf, int) and -(2**63) <= leaf < 2**63:
         yield name, np.asarray(leaf)
     else:
-        yield name, _texts(_boxed(leaf))
+        yield name, _texts(name, _boxed(leaf))
 
 
 def _columns(name: str, items: Any) -> Iterator[tuple[str, np.ndarray]]:
     """One column of a DataFrame; where its dtype knows missing values, these in a second one."""
     dtype = items.dtype
     if isinstance(dtype, np.dtype):
-        yield name, items.to_numpy() if dtype.kind in "biufc" else _texts(items.to_numpy(object))
+        yield name, items.to_numpy() if dtype.kind in "biufc" else _texts(name, items.to_numpy(object))
     elif isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) and dtype.kind in "biuf":
         missing = items.isna()
         yield name, items.where(~missing, dtype.type(0)).to_numpy(dtype.numpy_dtype)
         yield f"{name} (missing)", missing.to_numpy()
     else:
-        yield name, _texts(items.to_numpy(object))
+        yield name, _texts(name, items.to_numpy(object))
 
 
 def _boxed(item: Any) -> np.ndarray:
@@ -184,9 +199,43 @@ def _boxed(item: Any) -> np.ndarray:
     return box
 
 
-def _texts(items: np.ndarray) -> np.ndarray:
+def _texts(name: str, items: np.ndarray) -> np.ndarray:
     """What are no numbers, as JSON texts in an array of objects of the same shape."""
     texts = np.empty(items.size, object)
     for number, item in enumerate(items.reshape(-1)):
+        place = f"{name}{list(map(int, np.unravel_index(number, items.shape)))}" if items.ndim else name
+        _refuse_opaque(place, item)
         texts[number] = json.dumps(encode(item.item() if isinstance(item, np.generic) else item))
     return texts.reshape(items.shape)
+
+
+def _refuse_opaque(place: str, item: Any) -> None:
+    """Refuse an object of which only a text could be kept.
+
+    Raises:
+        TypeError: with the place of what is no data.
+    """
+    if item is None or isinstance(item, DATA) or _of_pandas(item):
+        return
+    if isinstance(item, dict):
+        inside = [(f"{place}[{key!r}]", part) for key, part in item.items()]
+    elif isinstance(item, list | tuple):
+        inside = [(f"{place}[{number}]", part) for number, part in enumerate(item)]
+    else:
+        children = jax.tree.leaves(item, is_leaf=lambda node: node is not item)
+        if len(children) == 1 and children[0] is item:
+            kind = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
+            raise TypeError(
+                f"{'the value' if place == 'value' else f'the leaf {place}'} is an object of type {kind}: neither an "
+                "array nor plain data, and its text may change from run to run (an address in memory, the order of a "
+                "set). Leave it out, or compare what matters of it: its arrays, numbers or text"
+            )
+        inside = [(f"{place}.<{number}>", child) for number, child in enumerate(children)]
+    for where, part in inside:
+        _refuse_opaque(where, part)
+
+
+def _of_pandas(item: Any) -> bool:
+    """Whether it is one of pandas' own scalars, e.g. a missing value."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and (item is pandas.NA or isinstance(item, pandas.Period | pandas.Interval))

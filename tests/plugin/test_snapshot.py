@@ -384,6 +384,9 @@ def test_negative(tap_snapshot):
 def test_name(tap_snapshot):
     assert record() == tap_snapshot(name="")
 
+def test_opaque(tap_snapshot):
+    assert {"model": [X, object()]} == tap_snapshot
+
 def test_twice(tap_snapshot):
     assert 1 == tap_snapshot(name="same")
     assert 1 == tap_snapshot(name="same")
@@ -395,12 +398,13 @@ def test_misuse_is_named(pytester, run):
     pytester.makepyfile(test_it=MISUSE)
     for arguments in (["--snapshot-update"], []):
         result = run(*arguments)
-        result.assert_outcomes(failed=4)
+        result.assert_outcomes(failed=5)
         result.stdout.fnmatch_lines(
             [
                 "E *ValueError: there is no column 'stepsize' *; columns: 'step_size'",
                 "E *ValueError: rtol must not be negative, got -1",
                 "E *TypeError: name must be a string that is not empty, not ''",
+                "E *TypeError: the leaf model[[]1] is an object of type object: neither an array nor plain data, *",
                 "E * assert jaxtap: value: 1 of 1 element differs*",
                 "E * first expected 1, got 2; off by 1, relative 1",
             ]

@@ -1,10 +1,16 @@
 """The text of a snapshot: what is written comes back bit for bit; damage is found and named."""
 
+import datetime
+import decimal
+import enum
+import pathlib
+import re
 import subprocess
 
 import jax
 import ml_dtypes
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxtap_core.tracks import Place, Track, tracks_of
@@ -58,6 +64,43 @@ TRACKS = {
     "objects": tracks_of(np.array([["a", None], [(1, 2), 2**70]], object))[0],
     "many objects": tracks_of(np.array([str(i) for i in range(2000)], object))[0],
 }
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Opaque:
+    """Its text is an address, as that of most objects."""
+
+
+OPAQUE = {
+    "the value is an object of type function": lambda: 0,
+    "the leaf state.x[2] is an object of type test_snapshot_format.Opaque": {"state": {"x": (1, None, Opaque())}},
+    "the leaf value[1, 0]['a'][1] is an object of type set": np.array([[0], [{"a": [1, {2}]}]], object),
+    "the leaf loss[1] is an object of type test_snapshot_format.Opaque": pd.DataFrame({"loss": ["a", Opaque()]}),
+    "the leaf act is an object of type jax._src.custom_derivatives.custom_jvp": {"act": jax.nn.relu},
+}
+
+
+@pytest.mark.parametrize("message", OPAQUE)
+def test_what_is_no_data_is_refused_with_its_place_and_type(message):
+    with pytest.raises(TypeError, match=re.escape(message) + ": neither an array nor plain data, .* Leave it out"):
+        tracks_of(OPAQUE[message])
+
+
+def test_plain_data_of_many_types_is_kept():
+    values = {
+        "enum": Colour.RED, "day": datetime.date(2026, 7, 1), "path": pathlib.PurePosixPath("a/b"),
+        "exact": decimal.Decimal("0.10"), "bytes": b"ab", "dtype": np.dtype("float32"), "gap": pd.NA,
+        "period": pd.Period("2026", freq="Y"), "list": [None, 2**70, "text", 1.5j],
+    }  # fmt: skip
+    kept = {name: array.tolist()[0] for name, array in tracks_of(values)[0].leaves.items()}
+    assert kept == {
+        "enum": '"Colour.RED"', "day": '"2026-07-01"', "path": '"a/b"', "exact": '"0.10"', "bytes": '"b\'ab\'"',
+        "dtype": '"float32"', "gap": '"<NA>"', "period": '"2026"',
+        "list[0]": "null", "list[1]": str(2**70), "list[2]": '"text"', "list[3]": 1.5j,
+    }  # fmt: skip
 
 
 def write(entries, path):
