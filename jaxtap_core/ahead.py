@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.emit import Handle
@@ -51,11 +50,14 @@ class Loop:
     _first: float = 0.0
     _last: float = 0.0
 
-    def hear(self, steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float) -> bool:
-        """A step is over; called from within the program."""
-        if not self._heard:
-            self._first = now
-        self.steps, self._heard, self._last = steps, self._heard + 1, now
+    def hear(
+        self, steps: tuple[int, ...], lane: Any, active: Any, leaves: Any, now: float, shard: int | None = None
+    ) -> bool:
+        """A step is over; called from within the program. Of several shards the first speaks for all."""
+        if not shard:
+            if not self._heard:
+                self._first = now
+            self.steps, self._heard, self._last = steps, self._heard + 1, now
         return False  # the program goes on
 
     @property
