@@ -186,6 +186,11 @@ def scan_parts(params: dict[str, Any]) -> ScanParts:
     return ScanParts(len(consts), len(carry))
 
 
+def manual_axes(params: dict[str, Any]) -> frozenset[str]:
+    """The axes of the mesh over which a ``shard_map`` equation maps (jax has had two names for them)."""
+    return frozenset(params["newly_manual_axes"] if "newly_manual_axes" in params else params["manual_axes"])
+
+
 def is_ref(aval: Any) -> bool:
     """Whether ``aval`` is a mutable reference."""
     return isinstance(aval, _Ref)

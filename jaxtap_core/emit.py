@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.control import once_if
+from jaxtap_core.control import once_if, sharded_like
 from jaxtap_core.sites import Site
 
 
@@ -36,11 +36,12 @@ def empty(site: Site, rows: int) -> Buffer:
     """A buffer of ``site`` with room for ``rows`` events."""
     selection = site.selection
     zeros = lambda shape, dtype: lax.broadcast(np.zeros((), dtype), (rows, *shape))
+    column = lambda shape, dtype, sharding: sharded_like(zeros(shape, dtype), sharding, lead=1)
     return Buffer(
         jnp.int32(0),
         zeros((site.depth,), np.int32),
         zeros(site.lanes, bool) if site.lanes else None,
-        [zeros(shape, dtype) for shape, dtype in zip(selection.shapes, selection.dtypes, strict=True)],
+        list(map(column, selection.shapes, selection.dtypes, selection.shardings)),
     )
 
 
@@ -66,14 +67,14 @@ def flush_when_full(buffer: Buffer, rows: int, run: Any, receiver: Receiver) -> 
 
     def flush(full: Buffer) -> Buffer:
         _emit(run, None, [full.steps, *_optional(full.active), *full.leaves], receiver)
-        return full._replace(count=jnp.int32(0))
+        return full._replace(count=lax.full_like(full.count, 0))
 
     return once_if(buffer.count >= rows, flush, buffer)
 
 
 def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
-    """Send one event to the host at once."""
-    head = jnp.concatenate([jnp.reshape(run, (1,)).astype(jnp.int32), steps])
+    """Send one event to the host at once; ``run`` is followed by the index of the shard where there are several."""
+    head = jnp.concatenate([jnp.ravel(run).astype(jnp.int32), steps])
     _emit(head, active, leaves, receiver)
 
 
@@ -109,11 +110,11 @@ def _emit(head: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> 
 
 Arrived = Callable[..., Any]
 Receiver = Callable[[str, int, bool], Arrived]
-Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float], bool]
+Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float, int | None], bool]
 
 
-def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Receiver:
-    """The host's end of `flush_when_full`."""
+def flush_receiver(site: Site, receive: Callable[[int, Buffer, int | None], None]) -> Receiver:
+    """The host's end of `flush_when_full`; ``receive(run, buffer, shard)``."""
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
         del phase, lanes, masked
@@ -121,7 +122,8 @@ def flush_receiver(site: Site, receive: Callable[[int, Buffer], None]) -> Receiv
         def arrived(run: np.ndarray, steps: np.ndarray, *columns: np.ndarray) -> None:
             rest = list(columns)
             active = rest.pop(0) if site.lanes else None
-            receive(int(run), Buffer(np.int32(len(steps)), steps, active, rest))
+            number, *shard = run.ravel().tolist()
+            receive(number, Buffer(np.int32(len(steps)), steps, active, rest), *(shard or [None]))
 
         return arrived
 
@@ -132,7 +134,7 @@ def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handl
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
     ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:
-    ``handle(steps, lane, active, leaves, time)``.
+    ``handle(steps, lane, active, leaves, time, shard)``.
     """
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
@@ -148,14 +150,19 @@ def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handl
 
         def plain(head: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()
-            return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+            return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic(), None)
+
+        def in_shard(head: np.ndarray, *rest: np.ndarray) -> bool:
+            active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
+            run, shard, *steps = head.tolist()
+            return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic(), shard)
 
         def with_mask(head: np.ndarray, active: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()
             if active.ndim:
-                return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic())
+                return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic(), None)
             if active:
-                return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic())
+                return handle_of(run)(tuple(steps), None, None, leaves, time.monotonic(), None)
             return False
 
         def with_lanes(head: np.ndarray, *rest: np.ndarray) -> bool:
@@ -168,14 +175,16 @@ def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handl
                         continue
                     ran = None
                 run, *steps = head[lane].tolist()
-                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now)
+                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now, None)
             return False
 
+        if site.shards:
+            return in_shard
         return with_lanes if lanes else with_mask if masked else plain
 
     return lowered
 
 
-def nobody(steps: Any, lane: Any, active: Any, leaves: Any, now: float) -> bool:
+def nobody(steps: Any, lane: Any, active: Any, leaves: Any, now: float, shard: Any) -> bool:
     """Takes events of runs that nobody waits for any more."""
     return False

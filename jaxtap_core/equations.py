@@ -9,11 +9,9 @@ import jax.numpy as jnp
 
 from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax
+from jaxtap_core.control import explicit_sharding
 from jaxtap_core.leaves import Leaves
-from jaxtap_core.structure import BRANCHES, LOOPS, Scan, While, call_of
-
-# Programs that run once a shard: their inside is not observed, but numbered along.
-SHARDED = frozenset({"shard_map", "xla_pmap"})
+from jaxtap_core.structure import BRANCHES, LOOPS, SHARDED, Scan, ShardMap, While, call_of
 
 
 def _is_inexact(aval: Any) -> bool:
@@ -23,6 +21,12 @@ def _is_inexact(aval: Any) -> bool:
 def inexact_places(avals: Sequence[Any]) -> list[int]:
     """Which of ``avals`` can hold a NaN."""
     return [i for i, aval in enumerate(avals) if _is_inexact(aval) and 0 not in aval.shape]
+
+
+def explicit_mesh(avals: Sequence[Any]) -> Any:
+    """The mesh over whose explicit axes any of ``avals`` is sharded, or ``None``."""
+    shardings = map(explicit_sharding, avals)
+    return next((sharding.mesh for sharding in shardings if sharding is not None), None)
 
 
 def can_bear_nan(eqn: Any) -> bool:
@@ -43,8 +47,8 @@ def number_along(jaxpr: Any, numbering: Numbering) -> None:
             continue
         if call is not None:
             number_along(call.jaxpr, numbering)
-        elif name in SHARDED:
-            number_along(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
+        elif name == SHARDED:
+            number_along(ShardMap.of(eqn).jaxpr, numbering)
         numbering.primitive(name)
 
 

@@ -108,7 +108,8 @@ class TapEvent(_Plain):
     def __str__(self) -> str:
         place = " ".join(part for part in (self.path, self.position) if part)
         lane = f" lane {','.join(map(str, self.lane))}" if self.lane is not None else ""
-        return f"{place}{lane}: {short(self.value)}"
+        device = f" device {self.device}" if self.device is not None else ""
+        return f"{place}{lane}{device}: {short(self.value)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -42,6 +42,13 @@ class Met:
     source: str
     masked: bool = False
     more: int = 0
+    shard: int | None = None
+
+    @property
+    def entry(self) -> tuple[Any, ...]:
+        """What the same leaf of the same loop entry has in common on all shards."""
+        target = self.target
+        return target.kind, target.path, target.steps[:-1], target.index, target.bad
 
 
 def bad_on_host(x: Any, bad: Bad) -> bool:
@@ -84,7 +91,8 @@ def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
     met: list[Met] = []
     if pending.plan is not None and pending.states is not None:
         for check in pending.plan.checks.values():
-            met += _from_verdicts(check, pending.states[check.number], pending)
+            state = pending.states[check.number]
+            met += _from_shards(check, state, pending) if check.shards else _from_verdicts(check, state, pending)
     if level in ("escape", "outputs"):
         met += _from_results(pending, "nan")
         if inf:
@@ -116,6 +124,19 @@ def _from_results(pending: Pending, bad: Bad) -> Iterator[Met]:
         name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
         source = _source(pending)
         yield Met(Target("result", "", (), i, bad), name, "output", None, pending.phase, source)
+
+
+def _from_shards(check: Check, state: Verdicts, pending: Pending) -> list[Met]:
+    """Each leaf once, on the shard where it turned bad first."""
+    first: dict[tuple[Any, ...], Met] = {}
+    for shard in range(check.shards):
+        own = Verdicts(*(np.asarray(part)[shard] for part in state))
+        for met in _from_verdicts(check, own, pending):
+            target = replace(met.target, lane=(shard, *(met.target.lane or ())))
+            known = first.get(met.entry)
+            if known is None or met.target.steps < known.target.steps:
+                first[met.entry] = replace(met, target=target, shard=shard)
+    return list(first.values())
 
 
 def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[Met]:
@@ -156,6 +177,7 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
     inputs = [x.array if isinstance(x, Donated) else x for x in pending.args]
     explained = explain_target(pending.jaxpr(), inputs, target, _source(pending), pending.phase) if explain else None
     steps = tuple(step for step in target.steps if step is not None)
+    lane = target.lane if met.shard is None else (target.lane or ())[1:] or None
     event = TapEvent(
         path=target.path,
         step=steps[-1] if steps else -1,
@@ -165,7 +187,8 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
         kind=met.kind,  # type: ignore[arg-type]
         program=pending.name,
         call=pending.call,
-        lane=target.lane,
+        lane=lane,
+        device=met.shard,
         phase=met.phase,  # type: ignore[arg-type]
         source=met.source,
     )

@@ -53,6 +53,10 @@ class LensTrace(_compat.Trace):
         with _compat.set_current_trace(_compat.eval_trace):
             return _compat.eval_trace.process_call(primitive, fun, args, params)
 
+    def process_shard_map(self, primitive: Any, fun: Any, args: Any, /, **params: Any) -> Any:
+        # run outside of jit: JAX executes its inside primitive by primitive, each on all shards
+        return self.process_primitive(primitive, args, {**params, "subfuns": (fun,)})
+
     def cur_qdd(self, x: Any) -> Any:
         return _compat.eval_trace.cur_qdd(x)
 

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from jaxtap_core import _compat, emit
 from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
-from jaxtap_core.control import once_if
+from jaxtap_core.control import once_if, sharded_like
 from jaxtap_core.nonfinite import any_bad, has_bad
 from jaxtap_core.settings import Settings
 from jaxtap_core.sites import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
@@ -90,14 +93,14 @@ class Observer:
         self.states: dict[int, Any] = {}
         for site in plan.sites.values():
             if not site.live:
-                self.states[site.number] = emit.empty(site, self._capacity(site))
+                self.states[site.number] = _for_each(site.shards, emit.empty(site, self._capacity(site)))
         if plan.braked:
             self.states[BRAKE] = released(plan.depth)
         if diagnosing:
             for budget in plan.budgets.values():
                 self.states[budget.number] = not_ended(budget.avals, budget.lanes)
         for check in plan.checks.values():
-            self.states[check.number] = _no_verdicts(check)
+            self.states[check.number] = _for_each(check.shards, _no_verdicts(check))
 
     # -- evaluation
 
@@ -161,6 +164,27 @@ class Observer:
         finally:
             self.states.update(outer)
 
+    @property
+    def around(self) -> Any:
+        """What is known of the place where an equation stands: the run, the loops it is in, the running lanes."""
+        return self._run, self._steps, self._vectors, self._active
+
+    @contextmanager
+    def in_shard(self, axes: tuple[str, ...], around: Any) -> Iterator[None]:
+        """Meanwhile one shard is evaluated, with ``around`` as it got it; its index goes with what it emits."""
+        outer = self.around
+        brake = self.states.pop(BRAKE, None)
+        run, self._steps, self._vectors, self._active = around
+        if run is not None:
+            run = jnp.stack([run, lax.axis_index(axes)])
+        self._run = run
+        try:
+            yield
+        finally:
+            self._run, self._steps, self._vectors, self._active = outer
+            if brake is not None:
+                self.states[BRAKE] = brake
+
     def states_of(self, levels: Sequence[Level], plan: EqnPlan) -> dict[int, Any]:
         """The states that must be threaded through a loop or branch with these inner programs."""
         numbers = set(itertools.chain.from_iterable(level.states for level in levels))
@@ -182,7 +206,9 @@ class Observer:
         return None if brake is None else brake.place >= 0
 
     def pull(self, number: int, condition: Any) -> None:
-        """Pull the brake on behalf of a place, where ``condition``."""
+        """Pull the brake on behalf of a place, where ``condition``; a shard has none."""
+        if BRAKE not in self.states:
+            return
         self.states[BRAKE] = pulled_by(self.states[BRAKE], number, self._steps, condition)
 
     # -- sites
@@ -221,7 +247,7 @@ class Observer:
             if condition is not None:
                 active = condition if active is None else active & condition
             receiver = self._receivers.live(site)
-            if self.settings.fail_fast:
+            if self.settings.fail_fast and not site.shards:
                 stop = emit.ask(self._run, steps, active, leaves, receiver)
                 self.pull(site.number, stop)
             else:
@@ -341,10 +367,18 @@ class Observer:
             self.pull(check.number, hit)
 
 
+def _for_each(shards: int, state: Any) -> Any:
+    """``state`` once for each shard, stacked along a first axis; as it is where there are none."""
+    return jax.tree.map(lambda x: lax.broadcast(x, (shards,)), state) if shards else state
+
+
 def _no_verdicts(check: Check) -> Verdicts:
     lanes = 1
     for size in check.lanes if check.kind != "primitive" else ():
         lanes *= size
     depth = check.depth if check.kind == "primitive" else check.depth - 1
     width = depth + lanes * len(check.looks)
-    return Verdicts(jnp.int32(0), jnp.zeros((1 if check.once else GATE_ROWS, width), jnp.int32))
+    empty = Verdicts(jnp.int32(0), jnp.zeros((1 if check.once else GATE_ROWS, width), jnp.int32))
+    if check.mesh is None:
+        return empty
+    return jax.tree.map(lambda x: sharded_like(x, NamedSharding(check.mesh, P(*[None] * x.ndim))), empty)

@@ -11,9 +11,9 @@ from jaxtap_core import _compat
 from jaxtap_core.address import Numbering, built_by_jax, join, phase_of, source_of
 from jaxtap_core.aside import LensError, warn
 from jaxtap_core.equations import (
-    SHARDED,
     can_bear_nan,
     carry_avals,
+    explicit_mesh,
     inexact_places,
     leaf_avals,
     number_along,
@@ -25,7 +25,7 @@ from jaxtap_core.leaves import carry_leaves, output_names
 from jaxtap_core.selection import Misfit, Selection, select_leaves, select_values
 from jaxtap_core.settings import Settings
 from jaxtap_core.sites import Budget, Check, EqnPlan, Level, Look, Plan, Site
-from jaxtap_core.structure import BRANCHES, LOOPS, Call, Scan, While, call_of
+from jaxtap_core.structure import BRANCHES, LOOPS, SHARDED, Call, Scan, ShardMap, While, call_of
 
 # Callbacks for debugging: they give nothing back, so that a replica can do without them.
 DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
@@ -42,6 +42,7 @@ class _Place:
     phase: Phase = "forward"
     source: str = ""
     lanes: tuple[int, ...] = ()
+    shards: int = 0
 
 
 class Planner:
@@ -94,8 +95,8 @@ class Planner:
                 path = self._branches(level, position, eqn, numbering, place)
             elif (call := call_of(eqn)) is not None:
                 self._call(level, position, eqn, call, numbering, place)
-            elif name in SHARDED:
-                number_along(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"], numbering)
+            elif name == SHARDED:
+                self._shard_map(level, position, eqn, numbering, place)
             elif self.replica and name in DEBUG_PRIMITIVES:
                 level.add(position, EqnPlan(drop=True))
             path = path or join(place.prefix, numbering.primitive(name))
@@ -118,6 +119,17 @@ class Planner:
         if self.inside and eqn.primitive.name.startswith("custom_"):
             return  # an outer transformation still needs the custom rule
         inner = self._level(call.jaxpr, numbering, self._at(eqn, place))
+        if inner.plans:
+            level.add(position, EqnPlan(levels=(inner,)), (inner,))
+
+    def _shard_map(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> None:
+        mapped = ShardMap.of(eqn)
+        if self.inside or place.shards or mapped.partial:
+            # an outer transformation still needs the equation; one inside another is not told apart; and a shard
+            # that is itself spread over devices cannot call the host
+            number_along(mapped.jaxpr, numbering)
+            return
+        inner = self._level(mapped.jaxpr, numbering, replace(self._at(eqn, place), shards=mapped.shards))
         if inner.plans:
             level.add(position, EqnPlan(levels=(inner,)), (inner,))
 
@@ -152,7 +164,8 @@ class Planner:
         self.paths.append(f"{path} ({inside.source})" if inside.source else path)
         plan = EqnPlan(path=path, levels=levels)
         self.depth = max(self.depth, inside.depth)
-        if self.settings.max_trips is not None and eqn.primitive.name == "while":
+        # one shard that stops while others go on would leave them waiting for what it does not send
+        if self.settings.max_trips is not None and eqn.primitive.name == "while" and not place.shards:
             plan.budget = self._budget(eqn, path, inside)
         if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
@@ -217,6 +230,7 @@ class Planner:
             bound=bound,
             live=live or self.inside,
             tap=tap,
+            shards=place.shards,
         )
 
     def _loop_sites(self, plan: EqnPlan, eqn: Any, place: _Place, library: bool) -> None:
@@ -247,7 +261,7 @@ class Planner:
         self, level: Level, position: int, eqn: Any, path: str, place: _Place, selects: dict[Any, int]
     ) -> None:
         name = eqn.primitive.name
-        structural = name in LOOPS or name == BRANCHES or call_of(eqn) is not None
+        structural = name in (*LOOPS, BRANCHES, SHARDED) or call_of(eqn) is not None
         taps = [
             (i, tap)
             for i, tap in enumerate(self.settings.taps)
@@ -280,6 +294,8 @@ class Planner:
                 lanes=place.lanes,
                 once=place.bound == 1,
                 consumer=selects.get(eqn.outvars[0]) if len(eqn.outvars) == 1 else None,
+                shards=place.shards,
+                mesh=explicit_mesh(avals),
             )
             self.checks[plan.check.number] = plan.check
             level.states.append(plan.check.number)
@@ -334,6 +350,8 @@ class Planner:
             carries=len(carries),
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
             once=once,
+            shards=place.shards,
+            mesh=explicit_mesh([var.aval for var in eqn.outvars]),
         )
         self.checks[check.number] = check
         return check

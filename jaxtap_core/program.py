@@ -69,10 +69,10 @@ def receivers() -> Receivers:
     """The host's ends of a program's emissions: they go to whichever run they name."""
 
     def flushed(site: Site) -> emit.Receiver:
-        def receive(number: int, buffer: emit.Buffer) -> None:
+        def receive(number: int, buffer: emit.Buffer, shard: int | None) -> None:
             run = _runs.get(number)
             if run is not None:
-                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps))
+                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
 
         return emit.flush_receiver(site, receive)
 

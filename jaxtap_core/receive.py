@@ -64,7 +64,9 @@ class Receiver:
         assert stream.time is not None
         times, vectors = stream.time, stream.steps
 
-        def handle(steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float) -> bool:
+        def handle(
+            steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float, shard: int | None
+        ) -> bool:
             with lock:
                 if keep:
                     vectors.append(steps)
@@ -78,17 +80,19 @@ class Receiver:
                         stream.active.append(active)
                     if stream.lanes is not None:
                         stream.lanes.append(lane)
+                    if stream.device is not None:
+                        stream.device.append(shard)
                 if listeners:
                     values = [leaf[()] for leaf in leaves]
-                    event = self.last = arrived(key, steps, values, lane, active, None, now)
+                    event = self.last = arrived(key, steps, values, lane, active, shard, now)
                     for listen in listeners:
                         listen(event)
                 return self.alerted
 
         return handle
 
-    def data(self, site: Site, program: str, call: int, buffer: Buffer, rows: int) -> None:
-        """``rows`` events have come as data. The arrays may be views of device memory: they are copied."""
+    def data(self, site: Site, program: str, call: int, buffer: Buffer, rows: int, shard: int | None = None) -> None:
+        """``rows`` events (of one shard) came as data. The arrays may be views of device memory: they are copied."""
         if not rows:
             return
         with self._lock:
@@ -99,6 +103,8 @@ class Receiver:
                 column.extend(np.array(leaf[:rows]))
             if stream.active is not None:
                 stream.active.extend(np.array(buffer.active[:rows]))
+            if stream.device is not None:
+                stream.device.extend(np.full(rows, shard, np.int32))
             listeners = self._listeners(site)
             if listeners:
                 for row in range(start, len(stream)):
@@ -128,6 +134,7 @@ class Receiver:
             live=live,
             active=site.lanes or None,
             lanes=lanes,
+            sharded=bool(site.shards),
         )
         return self.recording.stream(key, make)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.aside import warn
+from jaxtap_core.control import explicit_sharding
 from jaxtap_core.leaves import find
 from jaxtap_core.settings import takes_path
 from jaxtap_core.taps import Tap
@@ -27,6 +28,7 @@ class Selection:
         names: column names of those arrays.
         rebuild: from arrays of that list (on the host) to the pytree that the user selected.
         shapes, dtypes: of those arrays.
+        shardings: over mesh axes that are part of a type (``AxisType.Explicit``); ``None`` for the others.
     """
 
     reduce: Callable[[Sequence[Any]], list[Any]]
@@ -34,6 +36,7 @@ class Selection:
     rebuild: Callable[[Sequence[Any]], Any]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype, ...]
+    shardings: tuple[Any, ...]
 
 
 class Misfit(NamedTuple):
@@ -60,7 +63,7 @@ def _prepare(
     rebuild: Callable[[Sequence[Any]], Any],
     avals: Sequence[Any],
 ) -> Selection:
-    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=explicit_sharding(aval)) for aval in avals]
     out = jax.eval_shape(lambda *leaves: [storable(x) for x in reduce(leaves)], *structs)
     return Selection(
         lambda leaves: [storable(x) for x in reduce(leaves)],
@@ -68,6 +71,7 @@ def _prepare(
         rebuild,
         tuple(x.shape for x in out),
         tuple(np.dtype(x.dtype) for x in out),
+        tuple(explicit_sharding(x) for x in out),
     )
 
 
@@ -85,6 +89,7 @@ def _pick(
         rebuild,
         tuple(tuple(x.shape) for x in stored),
         tuple(np.dtype(x.dtype) for x in stored),
+        tuple(explicit_sharding(x) for x in stored),
     )
 
 
@@ -157,7 +162,7 @@ def _by_reducer(
     tree = box[0]
     keyed, _ = jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, range(tree.num_leaves)))
     labels = [_label(keys) for keys, _ in keyed]
-    return Selection(selection.reduce, tuple(labels), tree.unflatten, selection.shapes, selection.dtypes)
+    return replace(selection, names=tuple(labels), rebuild=tree.unflatten)
 
 
 def _label(keys: Any) -> str:
@@ -193,12 +198,6 @@ def select_values(tap: Tap, avals: Sequence[Any], path: str) -> Selection | None
                 warn(f"{path}: the tap's select does not fit: {chosen.reason}")
                 return None
             reduce = chosen.reduce
-            return Selection(
-                lambda outs: reduce([outs[i] for i in kept]),
-                chosen.names,
-                chosen.rebuild,
-                chosen.shapes,
-                chosen.dtypes,
-            )
+            return replace(chosen, reduce=lambda outs: reduce([outs[i] for i in kept]))
         rebuild = first if len(kept) == 1 else tuple
         return _pick(kept, names, rebuild, avals)

@@ -344,11 +344,16 @@ class Session:
         program, plan, states = pending.program, pending.plan, pending.states
         assert program is not None and plan is not None and states is not None
         buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
-        if not pending.flushed and any(program.overflows(site, int(buffer.count)) for site, buffer in buffers.items()):
+        longest = lambda buffer: int(np.max(buffer.count))  # of several shards
+        if not pending.flushed and any(program.overflows(site, longest(buffer)) for site, buffer in buffers.items()):
             buffers = self._again(pending)
         for site, buffer in buffers.items():
             on_host = jax.tree.map(np.asarray, buffer)
-            self.receiver.data(site, pending.name, pending.call, on_host, int(on_host.count))
+            for shard in range(site.shards):
+                own = jax.tree.map(lambda column, shard=shard: column[shard], on_host)
+                self.receiver.data(site, pending.name, pending.call, own, int(own.count), shard)
+            if not site.shards:
+                self.receiver.data(site, pending.name, pending.call, on_host, int(on_host.count))
 
     def _again(self, pending: Pending) -> dict[Any, emit.Buffer]:
         """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
@@ -433,7 +438,8 @@ def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Ca
 
     def build() -> Any:
         with _compat.set_current_trace(_compat.eval_trace):
-            return jax.make_jaxpr(lambda *xs: primitive.bind(*xs, **params))(*args)
+            outs = lambda *xs: primitive.bind(*xs, **params)
+            return jax.make_jaxpr(lambda *xs: list(outs(*xs)) if primitive.multiple_results else outs(*xs))(*args)
 
     return build
 

@@ -33,6 +33,7 @@ class Site:
         bound: how many events one run can bring at most, ``None`` where that is not known.
         tap: which of the lens's taps a primitive site belongs to, else ``None``.
         live: whether values go to the host as they come.
+        shards: how many shards pass the site, each for itself; 0 outside of ``shard_map``.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Site:
     bound: int | None
     live: bool
     tap: int | None = None
+    shards: int = 0
 
     @functools.cached_property
     def row_bytes(self) -> int:
@@ -86,6 +88,8 @@ class Check:
         consumer: position of the one select that all a primitive puts out goes into, where there is such: whether it
             selects a NaN away is known only after it.
         once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
+        shards: as in `Site`.
+        mesh: over whose explicit axes the values looked at are sharded, else ``None``.
     """
 
     number: int
@@ -100,6 +104,8 @@ class Check:
     lanes: tuple[int, ...]
     once: bool
     consumer: int | None = None
+    shards: int = 0
+    mesh: Any = None
 
 
 @dataclass(eq=False)

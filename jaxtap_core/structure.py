@@ -6,6 +6,7 @@ primitive keeps its inner programs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -114,5 +115,41 @@ class While:
         return tuple(_compat.body_of(self.predicate).jaxpr.outvars[0].aval.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class ShardMap:
+    """A ``shard_map`` equation taken apart: the program of one shard, and how values are split and joined.
+
+    ``axes`` are the axes of the mesh along which the shards are told apart, in its order; ``checked`` says whether
+    it is checked which values vary between shards.
+    """
+
+    jaxpr: Any
+    mesh: Any
+    in_specs: tuple[Any, ...]
+    out_specs: tuple[Any, ...]
+    axes: tuple[str, ...]
+    checked: bool
+
+    @classmethod
+    def of(cls, eqn: Any) -> ShardMap:
+        """Take ``eqn`` apart."""
+        params = eqn.params
+        mesh, manual = params["mesh"], _compat.manual_axes(params)
+        axes = tuple(axis for axis in mesh.axis_names if axis in manual)
+        specs = tuple(params["in_specs"]), tuple(params["out_specs"])
+        return cls(params["jaxpr"], mesh, *specs, axes, params["check_vma"])
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return math.prod(self.mesh.shape[axis] for axis in self.axes)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the values of a shard are spread over devices in turn."""
+        return len(self.axes) < len(self.mesh.axis_names)
+
+
 LOOPS = ("scan", "while")
+SHARDED = "shard_map"
 BRANCHES = "cond"

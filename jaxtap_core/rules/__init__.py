@@ -11,11 +11,13 @@ from jaxtap_core.observer import Rule
 from jaxtap_core.rules.branches import branch_rule
 from jaxtap_core.rules.calls import call_rule
 from jaxtap_core.rules.scan import scan_rule
+from jaxtap_core.rules.shards import shard_rule
 from jaxtap_core.rules.whiles import while_rule
 
 RULES: dict[str, Rule] = {
     "call": call_rule,
     "cond": branch_rule,
     "scan": scan_rule,
+    "shard_map": shard_rule,
     "while": while_rule,
 }

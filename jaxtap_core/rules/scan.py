@@ -11,6 +11,7 @@ from jax import lax
 
 from jaxtap_core import _compat
 from jaxtap_core.brake import BRAKE
+from jaxtap_core.control import explicit_sharding, sharded_like
 from jaxtap_core.nonfinite import has_bad
 from jaxtap_core.structure import Scan
 
@@ -43,12 +44,13 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
 
     def stoppable(state: Any, x: Any) -> Any:
         ys = jax.eval_shape(body, state, x)[1]
-        skip = lambda: (state, [jnp.zeros(y.shape, y.dtype) for y in ys])
+        zeros = lambda y: sharded_like(jnp.zeros(y.shape, y.dtype), explicit_sharding(y))
+        skip = lambda: (state, list(map(zeros, ys)))
         return lax.cond(state[3][BRAKE].place < 0, lambda: body(state, x), skip)
 
     firsts = start_firsts(observer, check, init)
     (carry, _, firsts, after), ys = lax.scan(
-        stoppable if observer.settings.fail_fast and _zeros_exist(scan) else body,
+        stoppable if BRAKE in states and observer.settings.fail_fast and _zeros_exist(scan) else body,
         (init, jnp.int32(0), firsts, states),
         xs,
         length=scan.length,
@@ -114,4 +116,4 @@ def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Sc
 
     bad_at_all = jnp.stack(observer.verdicts(check, looks, ys)).any()
     search = lambda: jnp.stack([first(look) for look in looks])
-    return lax.cond(bad_at_all, search, lambda: jnp.full(len(looks), NEVER, jnp.int32))
+    return lax.cond(bad_at_all, search, lambda: lax.full_like(bad_at_all, NEVER, jnp.int32, (len(looks),)))
