@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.influence import Box, Index
+from jaxtap_core.influence import Box, Index, is_single
 
 DOUBLE_WHERE = "give the branch that is not taken a harmless input too: jnp.where(ok, f(jnp.where(ok, x, 1.0)), other)"
 
@@ -84,7 +84,7 @@ def facts(value: np.ndarray, box: Box | None = None) -> dict[str, Any]:
         if finite.size:
             result |= {"min": finite.min().item(), "max": finite.max().item()}
         result["nonfinite"] = int(numbers.size - finite.size)
-    if box is not None and not any(isinstance(part, slice) for part in box):
+    if box is not None and is_single(box):
         result |= {"element": numbers[box].item(), "index": tuple(box)}
     elif numbers.dtype.kind in "fc" and not np.isfinite(numbers).all():
         index = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
@@ -132,7 +132,13 @@ def with_cause(birth: Birth, reason: str) -> str:
     return f"{reason}; {birth.cause}" if birth.cause else reason
 
 
-def overflow(birth: Birth, what: str) -> Why:
+def overflow(birth: Birth, what: str, exact: Any = None) -> Why:
+    """``what`` overflowed; ``exact`` is its value in float64, where that can be had: it may not be too big at all."""
+    if exact is not None and abs(exact) <= largest(birth.dtype):
+        return Why(
+            f"overflow on the way: {what} is {show(exact)}, within {birth.dtype}, but an intermediate result is not",
+            "compute in another order, or scale the numbers",
+        )
     return Why(f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtap_core.birth import Birth, Why, facts, show
 from jaxtap_core.events import Origin
 from jaxtap_core.explain import explain
-from jaxtap_core.influence import Box, Index, opposite
+from jaxtap_core.influence import Box, Index, is_single, opposite
 from jaxtap_core.place import Place, numpy_codes
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
 from jaxtap_core.shards import COLLECTIVES
@@ -166,8 +166,9 @@ def _odd(
         diagonal = np.broadcast_to(np.eye(matrix.shape[-1], dtype=bool), matrix.shape)
         hits = np.argwhere(_within(diagonal & (matrix == 0), box))
         return ([(0, tuple(int(k) for k in hits[0]))] if len(hits) else []), infinities
-    single = [(i, box) for i, box in floats if not any(isinstance(part, slice) for part in box)]
-    return [(i, k) for i, box in single if (k := first_zero(operands[i], box)) is not None], infinities
+    single = [(i, box) for i, box in floats if is_single(box)]
+    zeros = [(i, k) for i, box in single if (k := first_zero(operands[i], box)) is not None]
+    return zeros[::-1] if node.primitive == "div" else zeros, infinities  # a quotient fails by its denominator
 
 
 def _within(hits: np.ndarray, box: Box) -> np.ndarray:

@@ -2,14 +2,18 @@
 
 A rule gets a `Birth`, looks at the numbers, and answers with a `Why`, or ``None`` where it does not
 know. Rules are registered on the line after them. Where none answers, the facts are stated. This
-file has the rules for functions of numbers; `explain_arrays` those for sums, matrices and indices.
+file has the rules for functions of numbers; `explain_special` those for special functions, `explain_arrays` those for
+sums, matrices and indices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from jaxtap_core import explain_arrays  # noqa: F401 - registers its rules
+from jaxtap_core import explain_arrays, explain_special  # noqa: F401 - they register their rules
 from jaxtap_core.birth import (
     RULES,
     Birth,
@@ -23,6 +27,12 @@ from jaxtap_core.birth import (
     with_cause,
     zero_text,
 )
+
+
+def in_float64(f: Callable[..., Any], *numbers: Any) -> Any:
+    """What ``f`` makes of float64 (or complex128) numbers, silently."""
+    with np.errstate(all="ignore"):
+        return f(*numbers)
 
 
 def explain(birth: Birth) -> Why:
@@ -58,6 +68,7 @@ _UNIT = "clip the operand to [-1, 1]; rounding may take it just outside"
 # where _POLES has it.
 _DOMAINS: dict[str, tuple[float, float, str]] = {
     "log": (0, np.inf, _POSITIVE),
+    "log2": (0, np.inf, _POSITIVE),
     "log1p": (-1, np.inf, "keep the operand above -1"),
     "sqrt": (0, np.inf, _NOT_NEGATIVE),
     "rsqrt": (0, np.inf, _NOT_NEGATIVE),
@@ -70,6 +81,7 @@ _DOMAINS: dict[str, tuple[float, float, str]] = {
 
 _POLES: dict[str, tuple[float, ...]] = {
     "log": (0,),
+    "log2": (0,),
     "log1p": (-1,),
     "rsqrt": (0,),
     "atanh": (-1, 1),
@@ -96,27 +108,19 @@ for _name in _DOMAINS:
     RULES[_name] = _domain
 
 
-def _gamma(birth: Birth) -> Why | None:
-    x = birth.element()
-    if x <= 0 and x == np.floor(x):
-        return Why(f"{birth.primitive} has a pole at {show(x)}", "keep the operand off 0, -1, -2, …")
-    return overflow(birth, f"{birth.primitive}({show(x)})") if birth.bad == "inf" else None
-
-
-for _name in ("lgamma", "digamma"):
-    RULES[_name] = _gamma
+_GROWING = {"exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "sinh": np.sinh, "cosh": np.cosh}
 
 
 def _growing(birth: Birth) -> Why | None:
     x = birth.element()
     if not np.isfinite(x):
         return None
-    return overflow(birth, f"{birth.primitive}({show(x)})")._replace(
+    return overflow(birth, f"{birth.primitive}({show(x)})", in_float64(_GROWING[birth.primitive], x))._replace(
         advice="subtract the greatest exponent first (logsumexp, softmax), or compute in log space"
     )
 
 
-for _name in ("exp", "exp2", "expm1", "sinh", "cosh"):
+for _name in _GROWING:
     RULES[_name] = _growing
 
 
@@ -129,6 +133,23 @@ for _name in ("sin", "cos", "tan"):
     RULES[_name] = _periodic
 
 
+def _angle(birth: Birth) -> Why | None:
+    given = [(birth.element(i), str(birth.operands[i].dtype)) for i in (0, 1)]
+    if all(is_zero(x, dtype) for x, dtype in given):
+        return Why(f"atan2 of {' and '.join(zero_text(x, dtype) for x, dtype in given)}", "guard the case of 0 and 0")
+    return None
+
+
+RULES["atan2"] = _angle
+
+
+def _magnitude(birth: Birth) -> Why | None:
+    return overflow(birth, f"the magnitude of {show(birth.element())}", abs(birth.element()))
+
+
+RULES["abs"] = _magnitude
+
+
 # -- arithmetic
 
 
@@ -137,7 +158,8 @@ def _sum(birth: Birth) -> Why | None:
     if np.isinf(x) and np.isinf(y):
         return Why(with_cause(birth, "inf - inf"), "keep one of the two finite")
     sign = "-" if birth.primitive == "sub" else "+"
-    return overflow(birth, f"{show(x)} {sign} {show(y)}") if birth.bad == "inf" else None
+    exact = in_float64(np.subtract if sign == "-" else np.add, x, y)
+    return overflow(birth, f"{show(x)} {sign} {show(y)}", exact) if birth.bad == "inf" else None
 
 
 for _name in ("add", "sub", "add_any"):
@@ -146,11 +168,19 @@ for _name in ("add", "sub", "add_any"):
 
 def _product(birth: Birth) -> Why | None:
     x, y = birth.element(0), birth.element(1)
-    if (x == 0 and np.isinf(y)) or (y == 0 and np.isinf(x)):
-        if birth.unselected:
-            return unselected(birth, "0 * inf")
-        return Why(with_cause(birth, "0 * inf"))
-    return overflow(birth, f"{show(x)} * {show(y)}") if birth.bad == "inf" else None
+    for zero, other, dtype in ((x, y, str(birth.operands[0].dtype)), (y, x, str(birth.operands[1].dtype))):
+        if is_zero(zero, dtype) and np.isinf(other):
+            if birth.unselected:
+                return unselected(birth, "0 * inf")
+            small = zero_text(zero, dtype)
+            return Why(with_cause(birth, "0 * inf" if small == "0" else f"0 * inf (the 0 is {small})"))
+    return _finite_bad(birth, f"{show(x)} * {show(y)}", in_float64(np.multiply, x, y))
+
+
+def _finite_bad(birth: Birth, what: str, exact: Any) -> Why | None:
+    """An operation on finite numbers that made an infinity; of complex ones it may also be NaN."""
+    finite = all(np.isfinite(birth.element(i)) for i in range(len(birth.operands)))
+    return overflow(birth, what, exact) if birth.bad == "inf" or (finite and np.iscomplexobj(exact)) else None
 
 
 RULES["mul"] = _product
@@ -172,7 +202,7 @@ def _quotient(birth: Birth) -> Why | None:
         )
     if np.isinf(x) and np.isinf(y):
         return Why(with_cause(birth, "inf/inf"), "divide before the two overflow, or compute in log space")
-    return overflow(birth, f"{show(x)} / {show(y)}") if birth.bad == "inf" else None
+    return _finite_bad(birth, f"{show(x)} / {show(y)}", in_float64(np.divide, x, y))
 
 
 RULES["div"] = _quotient
@@ -180,8 +210,9 @@ RULES["div"] = _quotient
 
 def _remainder(birth: Birth) -> Why | None:
     x, y = birth.element(0), birth.element(1)
-    if y == 0:
-        return Why(f"remainder of {show(x)} by 0", "guard the denominator")
+    if is_zero(y, str(birth.operands[1].dtype)):
+        small = zero_text(y, str(birth.operands[1].dtype))
+        return Why(with_cause(birth, f"remainder of {show(x)} by {small}"), "guard the denominator")
     return Why(with_cause(birth, f"remainder of an infinity by {show(y)}")) if np.isinf(x) else None
 
 
@@ -198,8 +229,10 @@ def _power(birth: Birth) -> Why | None:
     if x < 0 and y != np.floor(y):
         return Why(f"a negative number to a fractional power ({text})", _NOT_NEGATIVE)
     if is_zero(x, dtype) and y < 0:
-        return Why(with_cause(birth, f"division by zero: 0 ** {show(y)}"), "guard the base")
-    return overflow(birth, text) if birth.bad == "inf" else None
+        small = zero_text(x, dtype)
+        text = f"division by zero: 0 ** {show(y)}" + ("" if small == "0" else f" (the 0 is {small})")
+        return Why(with_cause(birth, text), "guard the base")
+    return overflow(birth, text, in_float64(np.power, x, y)) if birth.bad == "inf" else None
 
 
 for _name in ("pow", "integer_pow"):
@@ -207,20 +240,52 @@ for _name in ("pow", "integer_pow"):
 
 
 def _square(birth: Birth) -> Why | None:
-    return overflow(birth, f"{show(birth.element())} ** 2") if birth.bad == "inf" else None
+    x = birth.element()
+    return _finite_bad(birth, f"{show(x)} ** 2", in_float64(np.square, x))
 
 
 RULES["square"] = _square
 
 
+def _one_minus_square(birth: Birth) -> Why | None:
+    x = birth.element()
+    return _finite_bad(birth, f"1 - {show(x)} ** 2", in_float64(lambda x: 1 - np.square(x), x))
+
+
+RULES["one_minus_square"] = _one_minus_square
+
+
+def _polynomial(birth: Birth) -> Why | None:
+    x = birth.element()
+    if not np.isfinite(x):
+        return Why(with_cause(birth, "a polynomial of an infinity"))
+    return overflow(birth, f"a polynomial at {show(x)}")
+
+
+RULES["polynomial"] = _polynomial
+
+
 def _convert(birth: Birth) -> Why | None:
-    if birth.bad == "inf":
-        source = birth.operands[0].dtype
-        return overflow(birth, f"{show(birth.element())} ({source})")._replace(
-            advice="scale the value, or keep the wider type here"
-        )
-    return None
+    x, given = birth.element(), birth.operands[0].dtype
+    advice = "scale the value, or keep the wider type here"
+    if np.isinf(x):
+        return Why(with_cause(birth, f"{birth.dtype} has no infinity, and {show(x)} becomes NaN"), advice)
+    if birth.bad == "nan":  # types without an infinity
+        return Why(f"overflow: {show(x)} ({given}) is beyond {birth.dtype}, which has NaN in the place of inf", advice)
+    return overflow(birth, f"{show(x)} ({given})")._replace(advice=advice)
 
 
-for _name in ("convert_element_type", "reduce_precision"):
-    RULES[_name] = _convert
+RULES["convert_element_type"] = _convert
+
+
+def _reduce_precision(birth: Birth) -> Why | None:
+    exponent, mantissa = birth.params["exponent_bits"], birth.params["mantissa_bits"]
+    most = (2 - 2.0**-mantissa) * 2.0 ** (2 ** (exponent - 1) - 1)
+    x = show(birth.element())
+    return Why(
+        f"overflow: {x} is beyond the largest number with {exponent} + {mantissa} bits ({show(most)})",
+        "scale the value, or keep the wider type here",
+    )
+
+
+RULES["reduce_precision"] = _reduce_precision

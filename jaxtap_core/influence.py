@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -19,7 +20,7 @@ from jax import lax
 from jaxtap_core.replay import Node, host, is_inexact
 
 Index = tuple[int, ...]
-Box = tuple[int | slice, ...]  # indexes an operand
+Box = tuple[int | slice | np.ndarray, ...]  # indexes an operand
 Rule = Callable[[Node, int, Index, Sequence[Any]], list[tuple[int, Box]]]
 
 WHOLE = slice(None)
@@ -43,6 +44,11 @@ def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
     return rule(node, output, index, values)
 
 
+def is_single(box: Box) -> bool:
+    """Whether a box holds one element."""
+    return all(isinstance(part, int | np.integer) for part in box)
+
+
 def shape_of(node: Node, operand: int) -> tuple[int, ...]:
     """Shape of an operand."""
     return tuple(getattr(node.eqn.invars[operand].aval, "shape", ()))
@@ -63,7 +69,7 @@ _ELEMENTWISE_NAMES = """
 abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp
 complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf erf_inv
 erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le
-lgamma log log1p logistic lt max min mul name ne neg nextafter pbroadcast polygamma pow pvary
+lgamma log log1p log2 logistic lt max min mul name ne neg nextafter one_minus_square pbroadcast polygamma pow pvary
 random_gamma_grad real reduce_precision regularized_incomplete_beta rem reshard round rsqrt
 sharding_constraint sign sin sinh sqrt square stop_gradient sub tan tanh zeta
 """
@@ -160,6 +166,14 @@ def _split(node: Node, output: int, index: Index, values: Sequence[Any]) -> list
 RULES["split"] = _split
 
 
+def _unstack(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axis = node.eqn.params["axis"]
+    return [(0, (*index[:axis], output, *index[axis:]))]
+
+
+RULES["unstack"] = _unstack
+
+
 # -- along whole axes
 
 
@@ -189,6 +203,14 @@ def _sort(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
 
 
 RULES["sort"] = _sort
+
+
+def _top(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    axis = node.eqn.params.get("axis", len(index) - 1) % len(index)
+    return [(0, (*index[:axis], WHOLE, *index[axis + 1 :]))]
+
+
+RULES["top_k"] = _top
 
 
 def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -243,11 +265,27 @@ for _name in [
     "qr",
     "schur",
     "svd",
-    "triangular_solve",
+    "symmetric_product",
     "tridiagonal",
-    "tridiagonal_solve",
 ]:
     RULES[_name] = _matrices
+
+
+def _triangular(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """The matrix, and of the right sides (columns; rows where the matrix stands on the right) the one."""
+    side = (WHOLE, index[-1]) if node.eqn.params["left_side"] else (index[-2], WHOLE)
+    return [(0, (*index[:-2], WHOLE, WHOLE)), (1, (*index[:-2], *side))]
+
+
+RULES["triangular_solve"] = _triangular
+
+
+def _diagonals(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    diagonal: Box = (*index[:-2], WHOLE)
+    return [(0, diagonal), (1, diagonal), (2, diagonal), (3, (*index[:-2], WHOLE, index[-1]))]
+
+
+RULES["tridiagonal_solve"] = _diagonals
 
 
 def _fft(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -269,9 +307,53 @@ def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> li
 RULES["scatter"] = _scatter
 
 
+# -- sums over elements that lie anywhere: where the derivative of the sum is not zero
+
+
+def _support(f: Callable[..., Any], shapes: Sequence[tuple[int, ...]], index: Index) -> list[Box]:
+    """For each argument of ``f`` (a sum of products of one element each), the elements in element ``index`` of it."""
+    total, pull = jax.vjp(f, *(jnp.ones(shape, jnp.float32) for shape in shapes))
+    shares = pull(jnp.zeros(total.shape, total.dtype).at[index].set(1))
+    return [_box_of(np.argwhere(host(share) != 0)) for share in shares]
+
+
+def _box_of(places: np.ndarray) -> Box:
+    if len(places) == 1:
+        return tuple(int(k) for k in places[0])
+    return tuple(places.T)
+
+
 def _accumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
-    return [(0, index), (2, (WHOLE,) * len(shape_of(node, 2)))]
+    if values[1] is None:
+        return everything(node, output, index, values)
+    names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+    params, base = {k: node.eqn.params[k] for k in names}, jnp.zeros(shape_of(node, 0), jnp.float32)
+    add = lambda updates: lax.scatter_add(base, jnp.asarray(values[1]), updates, **params)
+    (box,) = _support(add, [shape_of(node, 2)], index)
+    return [(0, index), (2, box)]
 
 
 for _name in ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"):
     RULES[_name] = _accumulate
+
+
+def _window(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    params = {k: node.eqn.params[k] for k in names}
+    add = lambda x: lax.reduce_window(x, 0.0, lax.add, **params)
+    (box,) = _support(add, [shape_of(node, 0)], index)
+    return [(0, box)]
+
+
+for _name in ("reduce_window_sum", "reduce_window_max", "reduce_window_min"):
+    RULES[_name] = _window
+
+
+def _convolution(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    params = {**node.eqn.params, "preferred_element_type": None}
+    convolve = lambda *factors: node.eqn.primitive.bind(*factors, **params)
+    shapes = [shape_of(node, 0), shape_of(node, 1)]
+    return list(enumerate(_support(convolve, shapes, index)))
+
+
+RULES["conv_general_dilated"] = _convolution

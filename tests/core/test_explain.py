@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from jax import lax
 from jax.scipy import special
 
+from jaxtap_core.birth import RULES
 from jaxtap_core.events import Origin
 from jaxtap_core.origin import Target, explain_target
 
@@ -120,7 +124,7 @@ CASES = {
         (jnp.array([[0.0, 1.0]]), jnp.array([[0.0], [1.0]])),
         "nan",
         "dot_general",
-        "0 * inf, or inf - inf, in a sum of products",
+        "0 * inf in a sum of products",
     ),
     "singular triangle": (
         lambda a: lax.linalg.triangular_solve(a, jnp.ones((2, 1)), left_side=True, lower=True),
@@ -222,5 +226,44 @@ def test_facts_about_the_operands():
 
 
 def test_what_no_rule_knows_is_stated_as_facts():
-    origin = origin_of(lambda x: lax.igamma(x, x), f32(-1))
-    assert origin.reason == "igamma made NaN out of finite operands (float32[] = -1, float32[] = -1)"
+    origin = origin_of(lambda x: x ** jnp.complex64(-1), jnp.complex64(0))
+    assert origin.reason.startswith("pow made NaN out of finite operands (complex64[] = 0+0j, complex64[] = -1+0j)")
+
+
+# -- the registry
+
+# Primitives that move, compare, round or bound numbers, or are defined and bounded on the whole line: whatever is not
+# finite came in with an operand. Integers, keys, references and tokens cannot be NaN.
+HARMLESS = """
+accum_grad_in_ref addupdate after_all and approx_top_k argmax argmin asinh atan axis_index bessel_i0e bessel_i1e
+broadcast_in_dim broadcast_to box_get box_set cbrt ceil check clamp clz complex concatenate conj copy copy_p
+create_linear create_token cummax cummin cumlogsumexp custom_lin dce_sink debug_callback debug_print device_put
+dim_as_value dimension_size dynamic_slice dynamic_update_slice empty_ref eq eq_to erf erfc floor free_ref freeze
+from_edtype ge get gt imag inspect_sharding iota iota_2x32_shape is_finite layout_constraint le le_to log_extend
+log_read logistic lt lt_to lu_pivots_to_permutation max min mulhi name ne neg new_box new_log new_ref nextafter not
+optimization_barrier or pad philox2x32 philox4x32 pin platform_index pmax pmin population_count precv preduced psend
+random_bits random_clone random_fold_in random_gamma random_seed random_split random_unwrap random_wrap real
+reduce_and reduce_or reduce_xor reduced_vary_cast reduced_vary_cast_p relayout reshape reshard rev rng_bit_generator
+round scatter scatter-max scatter-min select_and_scatter select_n shape_assertion sharding_constraint shift_left
+shift_right_arithmetic shift_right_logical sign slice sort split squeeze stack stop_gradient swap tanh threefry2x32
+threefry4x32 tie tile to_edtype top_k transpose unpin unreachable unreduced_pmax unreduced_pmin unstack
+vary_unreduced_cast vary_unreduced_cast_p with_memory_space_constraint xor pvary
+pbroadcast pbroadcast_done pbroadcast_dynamic pbroadcast_start ppermute ppermute_done ppermute_start
+all_gather all_gather_done all_gather_invariant all_gather_reduced all_gather_reduced_start all_gather_start
+all_to_all all_to_all_done all_to_all_start ragged_all_to_all
+"""
+
+# Programs in a program: their equations are looked at, one by one.
+INSIDE = """
+call call_hi_primitive call_hi_primitive_linearized closed_call composite cond core_map custom_jvp_call
+custom_linear_solve custom_vjp_call custom_vmap_call eval_jaxpr jit linear_call remat2 remat_opt run_state scan
+shard_map stage while core_call pjit checkpoint custom_vjp_call_jaxpr xla_pmap
+"""
+
+
+def test_every_primitive_that_can_make_a_nan_has_its_rule():
+    # in a process of its own: other tests and libraries bring primitives of theirs
+    list_them = "import jax, jax.numpy, jax.scipy; from jaxtap_core import _compat; print(*_compat.known_primitives())"
+    done = subprocess.run([sys.executable, "-c", list_them], capture_output=True, text=True, check=True)
+    left = set(done.stdout.split()) - RULES.keys() - set(HARMLESS.split()) - set(INSIDE.split())
+    assert sorted(left) == [], "neither a rule nor known to be harmless"
