@@ -248,4 +248,5 @@ def test_in_a_browser(made: Any, tmp_path: Path) -> None:
         )
         assert shown == ["failed"] * 3
         assert chromium.said == []
-        assert set(chromium.asked) == {path.as_uri()}
+        # plotly 6 tries whether the browser knows webp with a picture that stands in its own text
+        assert {address for address in chromium.asked if not address.startswith("data:")} == {path.as_uri()}
