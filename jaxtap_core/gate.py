@@ -20,10 +20,10 @@ from jaxtap_core import _compat
 from jaxtap_core.address import source_of
 from jaxtap_core.events import Finding, TapEvent
 from jaxtap_core.leaves import tidy
-from jaxtap_core.observer import MASKED, Verdicts
 from jaxtap_core.origin import Target, explain_target
 from jaxtap_core.pending import Donated, Pending
 from jaxtap_core.sites import Check
+from jaxtap_core.verdicts import MASKED, Verdicts
 
 Bad = Literal["nan", "inf"]
 

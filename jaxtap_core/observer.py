@@ -8,6 +8,7 @@ branch around the sites they belong to.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -17,32 +18,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from jaxtap_core import _compat, emit
 from jaxtap_core.brake import BRAKE, not_ended, pulled_by, released
-from jaxtap_core.control import once_if, sharded_like
+from jaxtap_core.control import once_if
+from jaxtap_core.copies import Pass, shielded, stays
 from jaxtap_core.nonfinite import any_bad, has_bad
+from jaxtap_core.rules import RULES
 from jaxtap_core.settings import Settings
 from jaxtap_core.sites import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
 from jaxtap_core.structure import call_of
 from jaxtap_core.taps import Tap
-
-BORN, MASKED = 1, 2  # verdicts on a primitive: it made something bad; and a select dropped it at once
-
-Rule = Callable[["Observer", Any, EqnPlan, list[Any]], list[Any]]
-
-
-class Verdicts(NamedTuple):
-    """What the gate found at one place: ``count`` entries; a row holds step vector, then a verdict a leaf (and lane).
-
-    For a loop the verdict is the step at which the leaf first held a NaN, or a negative number; for a primitive it is
-    0, `BORN` or `MASKED`.
-    """
-
-    count: Any
-    rows: Any
+from jaxtap_core.verdicts import BORN, MASKED, Verdicts, no_verdicts
 
 
 class Receivers(NamedTuple):
@@ -65,6 +52,8 @@ class Observer:
         inside: whether an outer transformation is being traced: then every site is live, and each event carries
             whether its lane ran.
         diagnosing: whether loops with a budget keep what tells why they do not end.
+        copying: whether values inside a step are taken from a copy of the step, so that the step itself is fused as
+            in production.
     """
 
     def __init__(
@@ -78,6 +67,7 @@ class Observer:
         flushing: bool = False,
         inside: bool = False,
         diagnosing: bool = False,
+        copying: bool = False,
     ) -> None:
         self.settings = settings
         self.plan = plan
@@ -87,6 +77,8 @@ class Observer:
         self._run = run
         self._flushing = flushing
         self._rows = rows
+        self._copying = copying
+        self._pass: Pass | None = None
         self._steps: list[Any] = []
         self._vectors: list[Any] = []  # the index vector inside each loop
         self._active: list[Any] = []
@@ -100,14 +92,48 @@ class Observer:
             for budget in plan.budgets.values():
                 self.states[budget.number] = not_ended(budget.avals, budget.lanes)
         for check in plan.checks.values():
-            self.states[check.number] = _for_each(check.shards, _no_verdicts(check))
+            self.states[check.number] = _for_each(check.shards, no_verdicts(check))
 
     # -- evaluation
 
     def evaluate(self, level: Level, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
-        """Outputs of ``jaxpr`` on ``args``, with everything in ``level`` observed."""
-        from jaxtap_core.rules import RULES
+        """Outputs of ``jaxpr`` (a program, or the inside of a loop or branch), with everything in ``level`` observed.
 
+        Where values inside are looked at and `copying` is on, it is evaluated twice: as it is, and behind a barrier
+        as a copy, whose values are looked at. The compiler drops what of the copy nobody needs.
+        """
+        outer = self._pass
+        try:
+            if not (self._copying and self._looks_inside(level, jaxpr)):
+                self._pass = None
+                return self.walk(level, jaxpr, args)
+            self._pass = Pass(collections.deque(), copy=False)
+            outs = self.walk(level, jaxpr, args)
+            self._pass = self._pass._replace(copy=True)
+            self.walk(level, jaxpr, shielded(args))
+            return outs
+        finally:
+            self._pass = outer
+
+    def _looks_inside(self, level: Level, jaxpr: Any) -> bool:
+        """Whether the outputs of some primitive are taken, here or in a call."""
+        eqns = _compat.body_of(jaxpr).jaxpr.eqns
+        for position, plan in level.plans.items():
+            if any(self._is_copied(site) for site in plan.sites):
+                return True
+            if plan.check is not None and plan.check.kind == "primitive":
+                return True
+            call = call_of(eqns[position])
+            if call is not None and any(self._looks_inside(inner, call.jaxpr) for inner in plan.levels):
+                return True
+        return False
+
+    def _is_copied(self, site: Site) -> bool:
+        # a test for NaN shares the kernel of what it tests, which is what makes it cheap
+        return site.tap is not None and self.settings.taps[site.tap].mode != "nan"
+
+    def walk(self, level: Level, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+        """`evaluate` for the inside of a call, which is one with what surrounds it."""
         inner, consts = _compat.body_of(jaxpr)
         env: dict[Any, Any] = dict(zip(inner.constvars, consts, strict=True))
         env.update(zip(inner.invars, args, strict=True))
@@ -118,8 +144,11 @@ class Observer:
             plan = level.plans.get(position)
             if plan is not None and plan.drop:
                 continue
+            kept = self._pass is not None and stays(eqn)
             with _compat.equation_context(eqn):
-                if plan is not None and plan.levels:
+                if kept and self._pass is not None and self._pass.copy:
+                    outs = self._pass.kept.popleft()
+                elif plan is not None and plan.levels:
                     name = "call" if call_of(eqn) is not None else eqn.primitive.name
                     outs = RULES[name](self, eqn, plan, values)
                 else:
@@ -130,6 +159,11 @@ class Observer:
                     self._observe_primitive(plan, values, outs, deferred)
                 for check, bad in deferred.pop(position, ()):
                     self._note_births(check, bad, outs)
+            if kept and self._pass is not None:
+                if self._pass.copy:
+                    outs = shielded(outs)
+                else:
+                    self._pass.kept.append(outs)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in inner.outvars]
 
@@ -274,14 +308,17 @@ class Observer:
         outs: Sequence[Any],
         deferred: dict[int, list[tuple[Check, list[Any]]]],
     ) -> None:
+        in_copy = self._pass is not None and self._pass.copy
+        aside = self._pass is not None and not in_copy  # a copy follows
         for site in plan.sites:
             assert site.tap is not None
             tap = self.settings.taps[site.tap]
             if tap.mode == "nan":
-                self._watch(site, tap, outs)
-            else:
+                if not in_copy:
+                    self._watch(site, tap, outs)
+            elif not aside:
                 self.visit(site, lambda: outs)
-        if plan.check is not None and plan.check.kind == "primitive":
+        if plan.check is not None and plan.check.kind == "primitive" and not aside:
             check, bad = plan.check, self._births(plan.check, ins, outs)
             if check.consumer is None:
                 self._note_births(check, bad, None)
@@ -370,15 +407,3 @@ class Observer:
 def _for_each(shards: int, state: Any) -> Any:
     """``state`` once for each shard, stacked along a first axis; as it is where there are none."""
     return jax.tree.map(lambda x: lax.broadcast(x, (shards,)), state) if shards else state
-
-
-def _no_verdicts(check: Check) -> Verdicts:
-    lanes = 1
-    for size in check.lanes if check.kind != "primitive" else ():
-        lanes *= size
-    depth = check.depth if check.kind == "primitive" else check.depth - 1
-    width = depth + lanes * len(check.looks)
-    empty = Verdicts(jnp.int32(0), jnp.zeros((1 if check.once else GATE_ROWS, width), jnp.int32))
-    if check.mesh is None:
-        return empty
-    return jax.tree.map(lambda x: sharded_like(x, NamedSharding(check.mesh, P(*[None] * x.ndim))), empty)

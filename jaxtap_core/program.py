@@ -124,7 +124,7 @@ class Program:
         self._source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
-        self._variants: dict[tuple[bool, bool, bool, int], Variant] = {}
+        self._variants: dict[tuple[bool, bool, bool, bool, int], Variant] = {}
         # rows of the buffers whose final length is not known: more after a run for which they did not suffice
         self.rows = FIRST_ROWS
         self.plan = self.plan_of(jaxpr, replica=False)
@@ -180,6 +180,7 @@ class Program:
         replica: bool,
         flushing: bool,
         diagnosing: bool = False,
+        copying: bool = False,
     ) -> Variant:
         """The rewritten program; ``jaxpr`` is production's, which is not kept.
 
@@ -188,15 +189,19 @@ class Program:
             replica: whether production runs beside it: nothing is donated and debug callbacks are left out.
             flushing: whether full buffers are handed to the host.
             diagnosing: whether loops keep what tells why they do not end.
+            copying: whether values inside a step are taken from a copy of it.
         """
         # without effects and donation a replica is no other program
         replica = replica and (bool(self.effects) or self.donates)
-        key = (replica, flushing, diagnosing, self.rows)
+        copying = copying and self.plan.looks_into_steps
+        key = (replica, flushing, diagnosing, copying, self.rows)
         if key not in self._variants:
-            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing)
+            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
         return self._variants[key]
 
-    def _build(self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool) -> Variant:
+    def _build(
+        self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool, copying: bool
+    ) -> Variant:
         plan = self.plan_of(jaxpr, replica=replica)
         takes_run = plan.live or flushing
         ends = receivers()
@@ -212,6 +217,7 @@ class Program:
                 rows=self.rows,
                 flushing=flushing,
                 diagnosing=diagnosing,
+                copying=copying,
             )
             outs = observer.evaluate(plan.level, jaxpr, inputs)
             extra, structure = jax.tree.flatten(observer.states)

@@ -193,7 +193,8 @@ class Session:
         call = self.recording.next_call(program.name)
         run = open_run(self.receiver, program.name, call)
         try:
-            variant = program.variant(jaxpr, args, replica=certified, flushing=flushing)
+            copying = not self._strict  # under strict numerics no look disturbs
+            variant = program.variant(jaxpr, args, replica=certified, flushing=flushing, copying=copying)
         except LensError:
             raise
         except Exception as error:
@@ -304,8 +305,20 @@ class Session:
             return False  # the guarded program is the result
         if identity == "auto":
             # gates on loops and results run inline: they travel as data and change nothing that shares a kernel
-            return program.plan.looks_into_steps and not _strict()
+            return program.plan.looks_into_steps and not self._strict
         return identity == "certified"
+
+    @functools.cached_property
+    def _strict(self) -> bool:
+        """Whether observing changes no bit, because strict numerics hold."""
+        from jaxtap_core.numerics import broken_promise, current_profile
+
+        jax.default_backend()  # starts it, as the program is about to: before, only what was asked for is known
+        if current_profile() == "strict":
+            return True
+        if reason := broken_promise():
+            warn_once("strict", reason)
+        return False
 
     def _uncertifiable(self, program: Program, args: Sequence[Any]) -> str:
         """Why production cannot be run beside a replica, or empty."""
@@ -361,7 +374,7 @@ class Session:
         assert program is not None and pending.run is not None
         program.overflowed()
         jaxpr = pending.jaxpr()
-        variant = program.variant(jaxpr, pending.args, replica=True, flushing=True)
+        variant = program.variant(jaxpr, pending.args, replica=True, flushing=True, copying=not self._strict)
         outs, states = variant.run(pending.run.number, pending.args, program.outputs)
         jax.block_until_ready((outs, states))
         jax.effects_barrier()
@@ -442,13 +455,3 @@ def _jaxpr_of(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Ca
             return jax.make_jaxpr(lambda *xs: list(outs(*xs)) if primitive.multiple_results else outs(*xs))(*args)
 
     return build
-
-
-def _strict() -> bool:
-    from jaxtap_core.numerics import broken_promise, current_profile
-
-    if current_profile() == "strict":
-        return True
-    if reason := broken_promise():
-        warn_once("strict", reason)
-    return False

@@ -34,7 +34,7 @@ def call_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     if params.get("differentiated") and params.get("prevent_cse"):
         # rematerialisation is only worth its name while the compiler cannot merge it with the forward pass
         inputs = list(lax.optimization_barrier(tuple(inputs)))
-    run = lambda *inputs: observer.evaluate(plan.levels[0], call.jaxpr, inputs)
+    run = lambda *inputs: observer.walk(plan.levels[0], call.jaxpr, inputs)
     if observer.inside and "policy" in params:
         # an outer ``grad`` may follow, and is to rematerialise as the user wished
         run = jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
@@ -59,7 +60,7 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     )
     observer.states.update(after)
     if check is not None:
-        close_loop(observer, check, firsts, _first_bad_outputs(observer, check, ys, scan))
+        close_loop(observer, check, firsts, _first_bad_outputs(check, ys, scan))
     return [*carry, *ys]
 
 
@@ -103,17 +104,18 @@ def close_loop(observer: Observer, check: Check, firsts: Any, outputs: Any = Non
     observer.note(check, verdicts, hit)
 
 
-def _first_bad_outputs(observer: Observer, check: Check, ys: list[Any], scan: Scan) -> Any:
+def _first_bad_outputs(check: Check, ys: list[Any], scan: Scan) -> Any:
     """For each per-step output the first step, in order of execution, at which it was bad; int32[outputs] or None."""
     looks = check.looks[check.carries :]
     if not looks:
         return None
+    order = lax.iota(np.int32, scan.length)
+    order = lax.rev(order, (0,)) if scan.reverse else order
 
     def first(look: Look) -> Any:
-        steps = has_bad(ys[look.place], nan=look.bad == "nan", inf=look.bad == "inf", keep=1)
-        steps = steps[::-1] if scan.reverse else steps
-        return jnp.where(jnp.any(steps), jnp.argmax(steps).astype(jnp.int32), jnp.int32(NEVER))
+        # a minimum is one kernel of the simplest kind: compiling it costs less than a search where there is one
+        bad = has_bad(ys[look.place], nan=look.bad == "nan", inf=look.bad == "inf", keep=1)
+        least = lax.reduce_min(jnp.where(bad, order, jnp.int32(scan.length)), (0,))
+        return jnp.where(least < scan.length, least, jnp.int32(NEVER))
 
-    bad_at_all = jnp.stack(observer.verdicts(check, looks, ys)).any()
-    search = lambda: jnp.stack([first(look) for look in looks])
-    return lax.cond(bad_at_all, search, lambda: lax.full_like(bad_at_all, NEVER, jnp.int32, (len(looks),)))
+    return jnp.stack([first(look) for look in looks])

@@ -43,3 +43,14 @@ def test_a_live_recording_returns_what_production_returns(seed):
         observed = program.run(*program.args)
     assert bits(observed) == production
     assert len(heard) == sum(event.kind == "carry" for event in rec.events) > 0
+
+
+@pytest.mark.parametrize("level", ["escape", "born"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_gate_returns_what_production_returns(seed, level):
+    program = draw(seed)
+    production = bits(program.run(*program.args))
+    with tap.record(gate=level) as rec:
+        observed = program.run(*program.args)
+    assert bits(observed) == production
+    assert not rec.findings

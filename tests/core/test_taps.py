@@ -374,3 +374,45 @@ def test_a_tap_whose_select_does_not_fit_warns_and_steps_aside():
         rec = record(jax.jit(bad_log), 9.0, taps=taps)
     assert {e.path for e in rec.events} == {"scan[0]/sub[0]"}
     assert len(rec.events) == 5
+
+
+# -- values inside a step are taken from a copy of it
+
+
+def copied_program():
+    """Loops, a branch and a call around tapped primitives, a library call, a key and a callback."""
+
+    def step(c, x):
+        inner = lax.fori_loop(0, 2, lambda i, v: v * 0.5 + jnp.sin(v), c)
+        c = lax.cond(x > 1, lambda v: v * 3, lambda v: v * 0.25, inner)
+        noise = jax.random.normal(jax.random.fold_in(jax.random.key(0), 3), (2,))
+        c = jnp.where(c > 0, c * x, c) + noise
+        jax.debug.callback(lambda v: seen.append(float(v)), c[0])
+        return c, jnp.linalg.cholesky(jnp.eye(2) * (1 + c[0] ** 2)).sum()
+
+    seen: list[float] = []
+    return jax.jit(lambda c: lax.scan(step, c, jnp.arange(3.0))), seen
+
+
+@pytest.mark.parametrize("identity", ["certified", "inline"])
+def test_taps_read_a_copy_what_a_rewriting_in_place_reads(identity, monkeypatch):
+    from jaxtap_core.observer import Observer
+
+    taps = (tap.on(("mul", "sin", "cholesky", "cond", "scan")), tap.watch_nan("*"))
+    start = jnp.array([0.3, -0.4])
+
+    def record():
+        program, seen = copied_program()
+        with tap.record(taps=taps, identity=identity) as rec:
+            program(start)
+            jax.effects_barrier()
+        assert len(seen) == 3  # a copy calls nobody
+        return [(e.path, e.steps) for e in rec.events], [e.value for e in rec.events]
+
+    places, values = record()
+    monkeypatch.setattr(Observer, "_looks_inside", lambda *_: False)
+    again, in_place = record()
+    assert places == again and len(places) > 20
+    for one, other in zip(values, in_place, strict=True):
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
