@@ -41,11 +41,11 @@ class GateLevel:
             raise ValueError(f"the NaN gate takes a level ({', '.join(LEVELS)}) or names of primitives, not {gate!r}")
         try:
             watched = watch_nan(names).primitives
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             near = difflib.get_close_matches(str(gate), LEVELS, n=1)
-            hint = f" Did you mean the level {near[0]!r}?" if near else ""
+            why = f". Did you mean the level {near[0]!r}?" if near else f": {error}."
             raise ValueError(
-                f"{gate!r} is neither a level of the NaN gate ({', '.join(LEVELS)}) nor a primitive: {error}.{hint}"
+                f"{gate!r} is neither a level of the NaN gate ({', '.join(LEVELS)}) nor a primitive{why}"
             ) from None
         if watched == "*":
             return cls("born")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, overload
 
 from jaxtap_core import _compat, ahead, blocks, mesh
@@ -151,7 +154,25 @@ def record(f: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     receiver = Receiver(Settings.of("tap.record", options), Recording())
     if f is None:
         return Block(receiver)
+    if not options and _decorates(sys._getframe(1), f):
+        raise TypeError(
+            f"@tap.record is no decorator: what it gives for a function is a pair, g, rec = tap.record({f.__name__}), "
+            "so that a test would be hidden. Write with tap.record(...) as rec: ... inside, or above a test "
+            "@pytest.mark.tap(...)"
+        )
     return _wrapped("tap.record", f, receiver), receiver.recording
+
+
+def _decorates(caller: FrameType, f: Callable[..., Any]) -> bool:
+    """Whether the line that ``caller`` is in stands above the definition of ``f``, as a decorator does."""
+    code = getattr(inspect.unwrap(f), "__code__", None) if callable(f) else None
+    if code is None or code.co_name == "<lambda>" or code.co_filename != caller.f_code.co_filename:
+        return False
+    if code.co_filename.startswith("<"):  # typed in: all that is has one name, and begins at the first line
+        return False
+    first = code.co_firstlineno
+    body = min((line for *_, line in code.co_lines() if line and line > first), default=first + 1)
+    return first <= caller.f_lineno < body
 
 
 def verbose(f: Callable[..., Any], /, **options: Any) -> Callable[..., Any]:

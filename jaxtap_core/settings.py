@@ -85,6 +85,8 @@ class Settings:
         for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.carry is not None and not isinstance(self.carry, bool):
+            raise TypeError(f"carry must be True or False, or None for as it comes, not {self.carry!r}")
         for name, least in (("sample_every", 1), ("buffer_bytes", 1), ("max_trips", 1), ("max_depth", 1)):
             value = getattr(self, name)
             optional = name in ("max_trips", "max_depth")
@@ -183,7 +185,7 @@ def _taps(taps: Any) -> tuple[Tap, ...]:
 def _sinks(sinks: Any) -> tuple[Sink, ...]:
     if isinstance(sinks, Sink):
         return (sinks,)
-    if not isinstance(sinks, Iterable):
+    if isinstance(sinks, str) or not isinstance(sinks, Iterable):
         raise TypeError(f"sinks must be a tuple of sinks such as tap.JSONLSink(path), not {sinks!r}")
     sinks = tuple(sinks)
     for sink in sinks:
@@ -193,11 +195,10 @@ def _sinks(sinks: Any) -> tuple[Sink, ...]:
 
 
 def _ops(ops: Any) -> tuple[str, ...]:
-    ops = (ops,) if isinstance(ops, str) else tuple(ops)
-    for name in ops:
-        if name not in ("scan", "while"):
-            raise ValueError(f"ops names the kinds of loop to observe, 'scan' and 'while', not {name!r}")
-    return ops
+    names = (ops,) if isinstance(ops, str) else tuple(ops) if isinstance(ops, Iterable) else ()
+    if not names or any(name not in ("scan", "while") for name in names):
+        raise ValueError(f"ops names the kinds of loop to observe, 'scan' and 'while' or one of them, not {ops!r}")
+    return names
 
 
 def _check_selection(name: str, selection: Any) -> None:

@@ -151,6 +151,8 @@ def _check_record(name: str, given: Mapping[str, Any]) -> None:
 
 def _check_conflicts(name: str, own: Mapping[str, Any], record: Mapping[str, Any]) -> None:
     watched = own.get("watch_nan")
+    if "watch_inf" in own and "inf" in record:
+        raise ValueError(f"{name}: watch_inf and inf mean the same; give one of them")
     if watched not in (None, False) and record.get("gate") is not None:
         raise ValueError(f"{name}: watch_nan and gate mean the same; give one of them")
     if own.get("allow_nan") and (watched not in (None, False) or record.get("gate") is not None):

@@ -144,19 +144,22 @@ def read(config: pytest.Config) -> Options:
     chosen = _given(config, "nan-level", level)
     inf = bool(_given(config, "inf"))
     on = bool(_given(config, "nan")) or chosen is not None or inf
+    json, html = _path(config, "json"), _page(config)
+    if json is not None and json == html:
+        raise pytest.UsageError(f"--jaxtap-json and --jaxtap-html would both be written to {json}: give two paths")
     return Options(
         gate=(chosen or "escape") if on else None,
         inf=inf,
         identity=bool(_given(config, "identity")),
         max_trips=_given(config, "max-trips", trips),
-        json=_path(config, "json"),
-        html=_page(config),
+        json=json,
+        html=html,
         jsonl=_path(config, "jsonl"),
         live=bool(_given(config, "live")),
         github=bool(_given(config, "github")),
-        junit=config.getini("jaxtap_junit"),
-        allow_nan=tuple(config.getini("jaxtap_allow_nan")),
-        keep_donated=config.getini("jaxtap_keep_donated"),
+        junit=_from_ini(config, "junit"),
+        allow_nan=tuple(_from_ini(config, "allow-nan")),
+        keep_donated=_from_ini(config, "keep-donated"),
     )
 
 
@@ -178,7 +181,7 @@ def apply_numerics(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--jaxtap-numerics={chosen}: {error}") from None
 
 
-def check_primitives(options: Options) -> None:
+def check_primitives(config: pytest.Config, options: Options) -> None:
     """Check names of primitives on the command line; only JAX knows them, so this waits until
     conftests have run.
 
@@ -192,7 +195,7 @@ def check_primitives(options: Options) -> None:
     try:
         GateLevel.parse(options.gate)
     except ValueError as error:
-        raise pytest.UsageError(f"--jaxtap-nan-level: {error}") from None
+        raise pytest.UsageError(f"{_where(config, 'nan-level')}: {error}") from None
 
 
 def level(text: str) -> str:
@@ -201,6 +204,9 @@ def level(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither a level ({', '.join(LEVELS)}) nor names of primitives, comma separated"
         )
+    for part in text.split(","):
+        if part.lower() in LEVELS and text != part.lower():
+            raise argparse.ArgumentTypeError(f"{text!r}: a level stands alone and in small letters, {part.lower()!r}")
     return text
 
 
@@ -222,18 +228,21 @@ def _dest(name: str) -> str:
     return "jaxtap_" + name.replace("-", "_")
 
 
+def _where(config: pytest.Config, name: str) -> str:
+    """Where an option was given, for messages."""
+    return f"ini option {_dest(name)}" if config.getoption(_dest(name)) is None else f"--jaxtap-{name}"
+
+
 def _given(config: pytest.Config, name: str, convert: Any = None) -> Any:
     value = config.getoption(_dest(name))
     return _from_ini(config, name, convert) if value is None else value
 
 
-def _from_ini(config: pytest.Config, name: str, convert: Any) -> Any:
-    value = config.getini(_dest(name))
-    if convert is None or value is None:
-        return value
+def _from_ini(config: pytest.Config, name: str, convert: Any = None) -> Any:
     try:
-        return convert(value)
-    except argparse.ArgumentTypeError as error:
+        value = config.getini(_dest(name))
+        return value if convert is None or value is None else convert(value)
+    except (argparse.ArgumentTypeError, ValueError, pytest.UsageError) as error:
         raise pytest.UsageError(f"ini option {_dest(name)}: {error}") from None
 
 
@@ -245,11 +254,19 @@ def _path(config: pytest.Config, name: str) -> Path | None:
         base = config.rootpath if config.inipath is None else config.inipath.parent
     if given is None:
         return None
+    where = _where(config, name)
+    if not given:
+        raise pytest.UsageError(
+            f"{where} takes the path of a {'folder' if name == 'jsonl' else 'file'}, none was given"
+        )
     path = base / Path(given).expanduser()
     if name == "jsonl" and path.exists() and not path.is_dir():
-        raise pytest.UsageError(f"--jaxtap-jsonl takes a folder, but {given} is a file")
+        raise pytest.UsageError(f"{where} takes a folder, but {given} is a file")
     if name != "jsonl" and path.is_dir():
-        raise pytest.UsageError(f"--jaxtap-{name} takes a file, but {given} is a folder")
+        raise pytest.UsageError(f"{where} takes a file, but {given} is a folder")
+    for parent in path.parents:
+        if parent.exists() and not parent.is_dir():
+            raise pytest.UsageError(f"{where}: nothing can be written to {given}, since {parent.name} is no folder")
     return path
 
 

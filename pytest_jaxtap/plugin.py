@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    options.check_primitives(session.config.stash[stash.OPTIONS])
+    options.check_primitives(session.config, session.config.stash[stash.OPTIONS])
 
 
 @pytest.hookimpl(trylast=True)

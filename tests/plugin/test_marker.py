@@ -20,6 +20,12 @@ WRONG = {
     "watch_nan=True, gate='born'": "@pytest.mark.tap: watch_nan and gate mean the same*",
     "watch_nan=True, allow_nan=True": "@pytest.mark.tap: allow_nan=True and a gate contradict*",
     "bitwise=True, identity='inline'": "@pytest.mark.tap: bitwise=True certifies*'inline'*",
+    "watch_inf=True, inf=False": "@pytest.mark.tap: watch_inf and inf mean the same; give one of them",
+    "watch_nan=['log', 3]": "@pytest.mark.tap: watch_nan: [[]'log', 3[]] is neither a level *('log', 3).",
+    "ops=3": "@pytest.mark.tap: ops names the kinds of loop to observe, 'scan' and 'while' or one of them, not 3",
+    "ops=()": "@pytest.mark.tap: ops names the kinds of loop *not ()",
+    "carry='x'": "@pytest.mark.tap: carry must be True or False, *not 'x'",
+    "sinks='run.jsonl'": "@pytest.mark.tap: sinks must be a tuple of sinks such as *, not 'run.jsonl'",
 }
 
 

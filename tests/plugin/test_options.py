@@ -120,6 +120,21 @@ def test_patterns_of_allow_nan(pattern: str, quiet: bool) -> None:
         (("--jaxtap-numerics=loose",), "*no numerics profile 'loose', only native and strict*"),
         (("--jaxtap-json=.",), "*--jaxtap-json takes a file, but . is a folder*"),
         (("--jaxtap-jsonl=test_one.py",), "*--jaxtap-jsonl takes a folder, but test_one.py is a file*"),
+        (("--jaxtap-nan-level=Escape",), "*'Escape': a level stands alone and in small letters, 'escape'*"),
+        (("--jaxtap-nan-level=born,log",), "*'born,log': a level stands alone *'born'*"),
+        (("-o", "jaxtap_nan_level=escap"), "*ini option jaxtap_nan_level: 'escap' *Did you mean the level 'escape'?*"),
+        (("-o", "jaxtap_live=maybe"), "*ini option jaxtap_live: invalid truth value 'maybe'*"),
+        (("-o", "jaxtap_keep_donated=x"), "*ini option jaxtap_keep_donated: invalid truth value 'x'*"),
+        (("--jaxtap-json=",), "*--jaxtap-json takes the path of a file, none was given*"),
+        (("-o", "jaxtap_jsonl="), "*ini option jaxtap_jsonl takes the path of a folder, none was given*"),
+        (
+            ("--jaxtap-html=test_one.py/a",),
+            "*--jaxtap-html: nothing can be written to *since test_one.py is no folder*",
+        ),
+        (
+            ("--jaxtap-json=a", "--jaxtap-html=a"),
+            "*--jaxtap-json and --jaxtap-html would both be written to *give two*",
+        ),
     ],
 )
 def test_nonsense_is_a_usage_error(pytester: pytest.Pytester, args: tuple[str, ...], message: str) -> None:
