@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -72,6 +72,11 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
         greatest = np.maximum.reduce(array, axis=None)
         return bool(greatest != greatest)
     return bool((np.isnan(array) if bad == "nan" else np.isinf(array)).any())
+
+
+def sound(results: Sequence[Any], *, inf: bool) -> bool:
+    """Whether no result holds what the gate looks for; most programs end here."""
+    return not any(bad_on_host(x, "nan") or (inf and bad_on_host(x, "inf")) for x in results)
 
 
 def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:

@@ -17,7 +17,7 @@ from jaxtap_core.aside import LensError, describe, warn, warn_once
 from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
 from jaxtap_core.events import Certificate, Finding, ProgramVerdict
-from jaxtap_core.pending import Pending, Queue, held, is_inexact
+from jaxtap_core.pending import Pending, Queue, are_ready, held, is_inexact
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
 from jaxtap_core.running import Running, enter, leave
@@ -52,7 +52,7 @@ class Session:
         self._known = len(self.recording.findings), len(self.recording.alerts)
         self._queue = Queue(self._settle)
         self.running: Running | Pending | None = None
-        self._judge = _judge(self.settings)
+        self._judge, self._sound = _gate(self.settings)
         enter(self)
         self._verdicts: list[ProgramVerdict] = []
         self._misfits: dict[str, Misfit] = {}
@@ -138,6 +138,9 @@ class Session:
         again = run(primitive, args, params) if twice else None
         outs = run(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
+        if not twice and self._queue.oldest is None and are_ready(flat) and self._sound(flat):
+            self.recording.next_call(name)
+            return outs
         if twice or any(map(is_inexact, flat)):
             jaxpr = _jaxpr_of(primitive, args, params)
             running = self.running
@@ -418,14 +421,19 @@ class Session:
             warn("the selection fits no loop, nothing was recorded:\n  " + "\n  ".join(lines))
 
 
-def _judge(settings: Settings) -> Callable[[Pending], list[Finding]] | None:
-    """What judges a program that has run, where the lens has a gate."""
+def _gate(
+    settings: Settings,
+) -> tuple[Callable[[Pending], list[Finding]] | None, Callable[[Sequence[Any]], bool]]:
+    """What judges a program that has run, where the lens has a gate; and what says that its results need no judge."""
     if settings.level is None:
-        return None
+        return None, lambda results: False
     # the gate brings the replay engine along: loaded by those who use it
-    from jaxtap_core.gate import judge
+    from jaxtap_core.gate import judge, sound
 
-    return functools.partial(judge, inf=settings.inf, level=settings.level.name)
+    return (
+        functools.partial(judge, inf=settings.inf, level=settings.level.name),
+        functools.partial(sound, inf=settings.inf),
+    )
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:
