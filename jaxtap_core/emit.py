@@ -11,7 +11,7 @@ Live: the emission primitive of `_compat` sends the values at once. It costs som
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -60,6 +60,16 @@ def append(buffer: Buffer, steps: Any, active: Any, leaves: Sequence[Any]) -> Bu
         put(buffer.active, active) if buffer.active is not None else None,
         [put(column, row) for column, row in zip(buffer.leaves, leaves, strict=True)],
     )
+
+
+def fetched(buffer: Buffer, shards: int) -> Iterator[tuple[int | None, Buffer]]:
+    """``buffer`` on the host: of every shard with its index, or (``None``, buffer) where there are none."""
+    count, steps, leaves = np.asarray(buffer.count), np.asarray(buffer.steps), list(map(np.asarray, buffer.leaves))
+    active = None if buffer.active is None else np.asarray(buffer.active)
+    if not shards:
+        yield None, Buffer(count, steps, active, leaves)
+    for i in range(shards):
+        yield i, Buffer(count[i], steps[i], None if active is None else active[i], [leaf[i] for leaf in leaves])
 
 
 def flush_when_full(buffer: Buffer, rows: int, run: Any, receiver: Receiver) -> Buffer:

@@ -7,6 +7,7 @@ of production (name, donation, shardings, compiler options), so that it compiles
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections import OrderedDict
@@ -148,7 +149,7 @@ class Program:
             self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
         return self._plans[replica]
 
-    @property
+    @functools.cached_property
     def may_overflow(self) -> bool:
         """Whether some buffer of the program may run full."""
         return any(self.overflows(site, None) for site in self.plan.sites.values())

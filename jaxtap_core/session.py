@@ -360,16 +360,13 @@ class Session:
         program, plan, states = pending.program, pending.plan, pending.states
         assert program is not None and plan is not None and states is not None
         buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
-        longest = lambda buffer: int(np.max(buffer.count))  # of several shards
-        if not pending.flushed and any(program.overflows(site, longest(buffer)) for site, buffer in buffers.items()):
-            buffers = self._again(pending)
+        if program.may_overflow and not pending.flushed:
+            counts = {site: np.asarray(buffer.count).max() for site, buffer in buffers.items()}  # of several shards
+            if any(program.overflows(site, int(count)) for site, count in counts.items()):
+                buffers = self._again(pending)
         for site, buffer in buffers.items():
-            on_host = jax.tree.map(np.asarray, buffer)
-            for shard in range(site.shards):
-                own = jax.tree.map(lambda column, shard=shard: column[shard], on_host)
+            for shard, own in emit.fetched(buffer, site.shards):
                 self.receiver.data(site, pending.name, pending.call, own, int(own.count), shard)
-            if not site.shards:
-                self.receiver.data(site, pending.name, pending.call, on_host, int(on_host.count))
 
     def _again(self, pending: Pending) -> dict[Any, emit.Buffer]:
         """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
