@@ -120,8 +120,8 @@ def test_nothing_is_printed_when_nothing_happened(pytester: pytest.Pytester) -> 
 
 
 def test_a_report_that_cannot_be_written_harms_no_test(pytester: pytest.Pytester) -> None:
-    lay(pytester, "def test_good():\n    descend(1e6)\n")
-    pytester.makefile("", out="a file where the folder should be")
+    file = "open('out', 'w').close()  # where the folder should be"
+    lay(pytester, f"def test_good():\n    descend(1e6)\n    {file}\n")
     result = run(pytester, *OPTIONS)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*= jaxtap =*", "error: *out*"])
