@@ -35,8 +35,7 @@ class Birth:
         boxes: (operand, elements of it) that this element was made of.
         bad: ``"nan"`` or ``"inf"``.
         phase: as in `Origin`.
-        unselected: a zero among the operands is the cotangent of a ``where`` branch that was not
-            taken.
+        untaken: the branch that was not taken whose cotangent a zero among the operands is, in words, or empty.
         cause: where an infinite or zero operand came from, or empty.
     """
 
@@ -49,7 +48,7 @@ class Birth:
     boxes: tuple[tuple[int, Box], ...]
     bad: str
     phase: str = "forward"
-    unselected: bool = False
+    untaken: str = ""
     cause: str = ""
 
     @property
@@ -142,6 +141,6 @@ def overflow(birth: Birth, what: str, exact: Any = None) -> Why:
     return Why(f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})")
 
 
-def unselected(birth: Birth, operation: str, zero: str = "0") -> Why:
-    reason = f"{operation} in the backward pass, where the {zero} is the cotangent of a where branch that was not taken"
+def untaken(birth: Birth, operation: str, zero: str = "0") -> Why:
+    reason = f"{operation} in the backward pass, where the {zero} is the cotangent of {birth.untaken}"
     return Why(with_cause(birth, reason), DOUBLE_WHERE)

@@ -11,7 +11,7 @@ from jaxtap_core.influence import Box, Index, is_single, opposite
 from jaxtap_core.place import Place, numpy_codes
 from jaxtap_core.replay import BITS, INF, CannotReplay, Node, host, is_inexact
 from jaxtap_core.shards import COLLECTIVES
-from jaxtap_core.untaken import told_as_untaken
+from jaxtap_core.untaken import branch_of, told_as_untaken
 from jaxtap_core.walk import Born, Given, behind_element, first_bad, follow
 from jaxtap_core.zeros import first_zero, trace_zero
 
@@ -88,7 +88,7 @@ def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> B
     if born.element is None:  # of values too big to be searched at every step of the walk
         born = born._replace(element=first_bad(numpy_codes(outputs[born.output]), BITS[born.bad]))
     boxes = tuple(behind_element(place, node, born.output, born.element))
-    unselected, cause = _behind(born, boxes, operands, names) if deep else (False, "")
+    untaken, cause = _behind(born, boxes, operands, names) if deep else ("", "")
     index = born.element
     if place.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
         shard = index[0] if index is not None else 0
@@ -105,7 +105,7 @@ def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> B
         boxes=boxes,
         bad=born.bad,
         phase=node.phase,
-        unselected=unselected,
+        untaken=untaken,
         cause=cause,
     )
 
@@ -133,8 +133,8 @@ def _behind(
     boxes: tuple[tuple[int, Box], ...],
     operands: list[np.ndarray],
     names: tuple[str, ...],
-) -> tuple[bool, str]:
-    """(whether a zero is the cotangent of a branch not taken, where the odd operand came from)."""
+) -> tuple[str, str]:
+    """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from)."""
     place, numbers = born.place, born.node.inputs
     zeros, infinities = _odd(born, boxes, operands)
     behind = [trace_zero(place, numbers[operand], index) for operand, index in zeros]
@@ -143,7 +143,7 @@ def _behind(
         cause = _infinity(place, numbers[operand], index, names)
     else:
         cause = next((zero.story for zero in behind if zero.story), "")
-    return any(zero.select is not None for zero in behind), cause
+    return next((branch_of(zero.select) for zero in behind if zero.select is not None), ""), cause
 
 
 def _odd(

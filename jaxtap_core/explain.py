@@ -22,7 +22,7 @@ from jaxtap_core.birth import (
     is_zero,
     overflow,
     show,
-    unselected,
+    untaken,
     widen,
     with_cause,
     zero_text,
@@ -170,8 +170,8 @@ def _product(birth: Birth) -> Why | None:
     x, y = birth.element(0), birth.element(1)
     for zero, other, dtype in ((x, y, str(birth.operands[0].dtype)), (y, x, str(birth.operands[1].dtype))):
         if is_zero(zero, dtype) and np.isinf(other):
-            if birth.unselected:
-                return unselected(birth, "0 * inf")
+            if birth.untaken:
+                return untaken(birth, "0 * inf")
             small = zero_text(zero, dtype)
             return Why(with_cause(birth, "0 * inf" if small == "0" else f"0 * inf (the 0 is {small})"))
     return _finite_bad(birth, f"{show(x)} * {show(y)}", in_float64(np.multiply, x, y))
@@ -190,8 +190,8 @@ def _quotient(birth: Birth) -> Why | None:
     x, y = birth.element(0), birth.element(1)
     dtype = str(birth.operands[1].dtype)
     if is_zero(x, dtype) and is_zero(y, dtype):
-        if birth.unselected:
-            return unselected(birth, "0/0", "upper 0")
+        if birth.untaken:
+            return untaken(birth, "0/0", "upper 0")
         small = zero_text(y if is_subnormal(y, dtype) else x, dtype)
         reason = "0/0" if small == "0" else f"0/0 ({small})"
         return Why(with_cause(birth, reason), "guard the denominator; a mean over nothing gives this too")

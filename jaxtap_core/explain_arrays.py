@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.birth import RULES, Birth, Why, overflow, show, unselected, with_cause
+from jaxtap_core.birth import RULES, Birth, Why, overflow, show, untaken, with_cause
 
 _SCALE = "scale the numbers, or compute in a wider type"
 
@@ -82,7 +82,7 @@ def _contraction(birth: Birth) -> Why | None:
             text = "0 * inf, or inf - inf, in a sum of products" if zero else "inf - inf in a sum of products"
         else:
             text = f"{'0 * inf' if np.isnan(terms).any() else 'inf - inf'} in a sum of products"
-        return unselected(birth, text) if birth.unselected else Why(with_cause(birth, text))
+        return untaken(birth, text) if birth.untaken else Why(with_cause(birth, text))
     most = show(np.abs(a).max(initial=0)), show(np.abs(b).max(initial=0))
     what = f"a sum of products of numbers up to {most[0]} and {most[1]}"
     if birth.bad == "nan":

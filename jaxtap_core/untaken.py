@@ -6,6 +6,10 @@ what came of it in the forward pass was dropped by a select.
 
 from __future__ import annotations
 
+import itertools
+import os
+
+import jax
 import numpy as np
 
 from jaxtap_core import _compat
@@ -17,6 +21,10 @@ from jaxtap_core.structure import LOOPS
 from jaxtap_core.walk import Born, Hop, behind_element, first_bad, follow
 from jaxtap_core.zeros import first_zero, trace_zero
 
+_JAX_ROOT = os.path.dirname(jax.__file__) + os.sep
+
+MOST_HOPS = 32  # products looked at, in search of the one with a zero
+
 
 def told_as_untaken(born: Born, why: Why) -> Why:
     """``why``, with what is known of the branch, and the double-where advice, where it was not taken."""
@@ -26,17 +34,23 @@ def told_as_untaken(born: Born, why: Why) -> Why:
         return Why(text, DOUBLE_WHERE)
     select = dropped_by(born)
     if select is not None:
-        text = f"{why.reason}, in {branch_of(select)}: harmless here, a NaN in the gradient"
+        text = f"{why.reason}, in {branch_of(select)}: harmless here, but perhaps not in the gradient"
         return Why(text, DOUBLE_WHERE)
     return why
 
 
 def branch_of(select: Node) -> str:
-    """What a select stands for: a ``where``, or a ``cond`` that ``vmap`` turned into it."""
-    files = _compat.raw_files(select.eqn.source_info)
-    if any(file.endswith("conditionals.py") and "batching" in function for file, function in files):
+    """What a select stands for: a ``where``, a ``cond`` that ``vmap`` turned into it, or part of another function."""
+    frames = list(_compat.raw_files(select.eqn.source_info))
+    if any(file.endswith("conditionals.py") and "batching" in function for file, function in frames):
         return "a cond branch that was not taken (vmap made it a select)"
-    return "a where branch that was not taken"
+    own = itertools.takewhile(lambda frame: frame[0].startswith(_JAX_ROOT), frames)
+    asked = [function for _, function in own][-1:]  # the function of JAX that the user called
+    if asked and asked[0] in ("clamp", "clip"):
+        return f"a {asked[0]} that was at its bound"
+    if asked and asked[0] in ("where", "_where", "select", "select_n"):
+        return "a where branch that was not taken"
+    return "a branch that was not taken (of a where, a relu or the like)"
 
 
 # -- backward
@@ -45,8 +59,7 @@ def branch_of(select: Node) -> str:
 def silencer(born: Born) -> Node | None:
     """The backward select that made a cotangent 0 with which the bad value was multiplied."""
     hops = list(born.hops)
-    while hops:
-        hop = hops.pop(0)
+    for hop in itertools.islice(hops, MOST_HOPS):  # which grows meanwhile
         partner = _partner(hop)
         if partner is None:
             continue

@@ -146,6 +146,20 @@ def test_a_rule_of_ones_own_that_makes_the_nan_in_the_backward_pass():
     assert not advised(origin_of(jax.grad(lambda x: jnp.where(x < 0, f(x), 0.0)), jnp.float32(-4.0)))
 
 
+@pytest.mark.parametrize(
+    ("keep", "words"),
+    [
+        (jax.nn.relu, "a branch that was not taken (of a where, a relu or the like)"),
+        (lambda y: lax.clamp(0.0, y, 1.0), "a clamp that was at its bound"),
+        (lambda y: jnp.select([y > 0], [y], 0.0), "a where branch that was not taken"),
+    ],
+)
+def test_what_is_no_where_is_not_called_one(keep, words):
+    g = jax.grad(lambda x: keep(jnp.sqrt(x) - 1.0))  # at 0: the cotangent 0 times 0.5 / sqrt(0)
+    origin = origin_of(g, jnp.float32(0))
+    assert (origin.primitive == "mul" and f"the cotangent of {words}" in origin.reason) or words in origin.reason
+
+
 # -- forward, at level ``born``
 
 
