@@ -1,6 +1,5 @@
 """What a rewriting must keep: settings of equations, donation, shardings, options, side effects as often as ever."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
