@@ -43,7 +43,9 @@ class Settings:
         gate: NaN gate level or primitive names, ``None`` for no gate; ``inf``: count Inf too.
         fail_fast: stop at the first alert or finding and raise ``tap.TapAlert``.
         max_trips: trip budget of every ``while``.
-        identity: ``"auto"``, ``"certified"`` or ``"inline"``.
+        identity: ``"certified"``: production runs too, and its results are the user's; ``"inline"``: the observed run
+            is the only one; ``"auto"``: certified where values inside a step are looked at or recorded and strict
+            numerics do not hold, else inline.
         sinks: where events go besides memory.
         carry: whether carry events are emitted at all; off for a block that only gates or taps primitives.
         buffer_bytes: how much of the device one stream may take before it is flushed to the host.
