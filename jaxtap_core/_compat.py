@@ -205,6 +205,11 @@ def arg_names(jaxpr: Any) -> tuple[str, ...]:
     return tuple(name or "" for name in names)
 
 
+def traced_from(jaxpr: Any) -> str:
+    """File of the function that a jaxpr was traced from; empty where jax does not say."""
+    return getattr(body_of(jaxpr).jaxpr.debug_info, "func_filename", None) or ""
+
+
 def result_paths(jaxpr: Any) -> tuple[str, ...]:
     """Where each output of a jaxpr stood in what the user's function returned."""
     inner = body_of(jaxpr).jaxpr

@@ -39,6 +39,9 @@ _MACHINERY = tuple(
     )
 )
 
+# Folders of JAX whose functions compute something of their own from what they are given.
+_COMPUTING = tuple(os.path.join(_JAX_SRC, part) + os.sep for part in ("scipy", "nn", "image"))
+
 
 class Numbering:
     """Hands out the segments of one level of a program, in program order."""
@@ -72,6 +75,25 @@ def built_by_jax(source_info: Any) -> bool:
         if not file.startswith(_MACHINERY):
             return file.startswith(_JAX_ROOT)
     return False
+
+
+def written_by_jax(jaxpr: Any) -> bool:
+    """Whether a program is the inside of a function of JAX's library, such as ``jnp.var``."""
+    file = _compat.traced_from(jaxpr)
+    return file.startswith(_JAX_ROOT) and not file.startswith(_MACHINERY)
+
+
+def computed_by_jax(source_info: Any) -> bool:
+    """Whether the user called a function that computes, such as a density of ``jax.scipy``, and JAX's code the rest.
+
+    Other functions of JAX (``where``, ``full``, ``x.at[...].set``) pass on what they are given.
+    """
+    called = ""
+    for file, _ in _compat.raw_files(source_info):
+        if not file.startswith(_JAX_ROOT):
+            break
+        called = file
+    return called.startswith(_COMPUTING)
 
 
 def is_fori(source_info: Any) -> bool:

@@ -38,34 +38,38 @@ def pulled_by(brake: Brake, number: int, steps: Sequence[Any], condition: Any) -
 
 
 class Trail(NamedTuple):
-    """What is kept of a loop to say why it does not end: the carry one step ago, and since when nothing changed."""
+    """What is kept of a loop to say why it does not end: the carry one step ago, and since when nothing changed.
+
+    ``since`` and ``cycle`` are one number, or one for each lane of a loop that tells its lanes apart.
+    """
 
     before: list[Any]
     since: Any
     cycle: Any
 
 
-def start_trail(carry: Sequence[Any]) -> Trail:
+def start_trail(carry: Sequence[Any], lanes: tuple[int, ...]) -> Trail:
     """Before the first step."""
-    return Trail(list(carry), jnp.int32(-1), jnp.int32(-1))
+    return Trail(list(carry), jnp.full(lanes, -1, jnp.int32), jnp.full(lanes, -1, jnp.int32))
 
 
 def next_trail(trail: Trail, old: Sequence[Any], new: Sequence[Any], step: Any) -> Trail:
     """After a step from ``old`` to ``new``."""
-    unchanged = _same(old, new)
-    repeats = _same(trail.before, new) & ~unchanged & (step > 0)
+    lanes = trail.since.shape
+    unchanged = _same(old, new, lanes)
+    repeats = _same(trail.before, new, lanes) & ~unchanged & (step > 0)
     follow = lambda since, holds: jnp.where(holds, jnp.where(since < 0, step, since), jnp.int32(-1))
     return Trail(list(old), follow(trail.since, unchanged), follow(trail.cycle, repeats))
 
 
-def _same(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
-    """Whether two carries are equal, a NaN being equal to a NaN."""
-    verdict = jnp.ones((), bool)
+def _same(xs: Sequence[Any], ys: Sequence[Any], lanes: tuple[int, ...]) -> Any:
+    """Whether two carries are equal, lane by lane, a NaN being equal to a NaN."""
+    verdict = jnp.ones(lanes, bool)
     for x, y in zip(map(storable, xs), map(storable, ys), strict=True):
         equal = x == y
         if jnp.issubdtype(x.dtype, jnp.inexact):
             equal = equal | ((x != x) & (y != y))
-        verdict = verdict & jnp.all(equal)
+        verdict = verdict & jnp.all(equal, axis=tuple(range(len(lanes), equal.ndim)))
     return verdict
 
 
@@ -81,7 +85,8 @@ class Ended(NamedTuple):
 def not_ended(carry_avals: Sequence[Any], lanes: tuple[int, ...]) -> Ended:
     """The state of a loop that has not exceeded its budget."""
     zeros = [jnp.zeros(x.shape, x.dtype) for x in _stored(carry_avals)]
-    return Ended(zeros, jnp.int32(-1), jnp.int32(-1), jnp.zeros(lanes, bool))
+    never = jnp.full(lanes, -1, jnp.int32)
+    return Ended(zeros, never, never, jnp.zeros(lanes, bool))
 
 
 def _stored(avals: Sequence[Any]) -> list[Any]:

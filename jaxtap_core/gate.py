@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.address import source_of
+from jaxtap_core.address import computed_by_jax, source_of, written_by_jax
 from jaxtap_core.events import Finding, TapEvent
 from jaxtap_core.leaves import tidy
 from jaxtap_core.origin import Target, explain_target
@@ -75,19 +75,24 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
 
 
 def sound(results: Sequence[Any], *, inf: bool) -> bool:
-    """Whether no result holds what the gate looks for; most programs end here."""
+    """Whether no result holds what the gate looks for."""
     return not any(bad_on_host(x, "nan") or (inf and bad_on_host(x, "inf")) for x in results)
 
 
 def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
-    """Whether a constant or literal anywhere in a program is NaN (or Inf): then its results may be so by design."""
+    """Whether a constant or literal anywhere in a program is NaN (or Inf): then its results may be so by design.
+
+    By the user's design: a NaN that JAX's library keeps for arguments outside of a domain (``jnp.var`` holds one) says
+    nothing about the program.
+    """
     inner, consts = _compat.body_of(jaxpr)
-    if any(bad_on_host(const, bad) for const in consts):
-        return True
-    # a branch of a ``cond`` may return a literal that no equation uses
-    atoms = itertools.chain(inner.outvars, *(eqn.invars for eqn in inner.eqns))
-    if any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms):
-        return True
+    if not written_by_jax(jaxpr):
+        if any(bad_on_host(const, bad) for const in consts):
+            return True
+        # a branch of a ``cond`` may return a literal that no equation uses
+        atoms = itertools.chain(inner.outvars, *(e.invars for e in inner.eqns if not computed_by_jax(e.source_info)))
+        if any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms):
+            return True
     return any(carries_sentinels(sub, bad) for eqn in inner.eqns for _, sub in _compat.sub_jaxprs(eqn.params))
 
 

@@ -21,6 +21,7 @@ from jaxtap_core.sites import Plan
 
 MOST_PROGRAMS = 64
 MOST_BYTES = 256 * 2**20
+LAG = 4  # programs of which only results are judged run on before anybody asks for those of an earlier one
 
 
 @dataclass(slots=True)
@@ -92,16 +93,22 @@ class Queue:
         self._waiting: deque[tuple[Pending, int]] = deque()
         self._bytes = 0
 
-    def add(self, pending: Pending) -> None:
-        """Let one more program wait; settle those that are ready, and the oldest when too many wait."""
-        if not self._waiting and pending.ready:
+    def add(self, pending: Pending, size: int | None = None) -> None:
+        """Let one more program wait; settle those that are ready, and the oldest when too many wait.
+
+        ``size`` is what waiting keeps alive, in bytes, where it is known.
+        """
+        if pending.program is not None and not self._waiting and pending.ready:
             self._settle(pending)  # the common case, without a look at sizes
             return
-        size = pending.nbytes
+        size = pending.nbytes if size is None else size
         self._waiting.append((pending, size))
         self._bytes += size
+        lag = LAG if pending.program is None else 0  # what has only just been started is seldom ready
         while self._waiting and (
-            len(self._waiting) > MOST_PROGRAMS or self._bytes > MOST_BYTES or self._waiting[0][0].ready
+            len(self._waiting) > MOST_PROGRAMS
+            or self._bytes > MOST_BYTES
+            or (len(self._waiting) > lag and self._waiting[0][0].ready)
         ):
             self._pop()
 
@@ -152,10 +159,12 @@ def _given_up(x: Any, gone: set[int]) -> Any:
 
 def is_inexact(x: Any) -> bool:
     """Whether ``x`` is an array that can hold a NaN."""
-    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and x.size > 0
+    # a Python number that JAX knows the type of has a dtype and no size
+    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and getattr(x, "size", 1) > 0
 
 
 def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) -> list[Any]:
     """The inputs to hold until the verdict: of those that are donated, copies where the user asked for them."""
-    keep = jnp.copy if keep_donated else Donated
-    return [keep(x) if gone and is_inexact(x) else x for x, gone in zip(args, donated, strict=True)]
+    if keep_donated:  # of every type: a replay needs them all
+        return [jnp.copy(x) if gone else x for x, gone in zip(args, donated, strict=True)]
+    return [Donated(x) if gone and is_inexact(x) else x for x, gone in zip(args, donated, strict=True)]

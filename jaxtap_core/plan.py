@@ -318,7 +318,7 @@ class Planner:
             path=path,
             source=place.source,
             depth=place.depth - 1,
-            names=tuple(names.get(i, f"carry[{i}]") for i in range(len(avals))),
+            names=tuple(names.get(i, "") for i in range(len(avals))),
             read=tuple(id(v) in used for v in predicate.invars[loop.predicate_consts :]),
             avals=tuple(avals),
             lanes=loop.lanes,

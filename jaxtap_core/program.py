@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -122,6 +123,7 @@ class Program:
         self._params = None if params is None else {k: v for k, v in params.items() if k != "jaxpr"}
         self._binding = () if params is None else _compat.jit_settings(params)
         self._run_production = None if params is None else _compat.runner_of(params)
+        self.nbytes = _nbytes(jaxpr)
         self._source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
@@ -289,6 +291,13 @@ def _usable_donations(jaxpr: Any, params: dict[str, Any], replica: bool) -> tupl
         if usable[-1]:
             room[kind] -= 1
     return tuple(usable)
+
+
+def _nbytes(jaxpr: Any) -> int:
+    """Bytes that the operands and the results of a program take."""
+    inner = _compat.body_of(jaxpr).jaxpr
+    avals = [var.aval for var in (*inner.invars, *inner.outvars)]
+    return sum(math.prod(aval.shape) * aval.dtype.itemsize for aval in avals if hasattr(aval, "shape"))
 
 
 def _effects(jaxpr: Any) -> frozenset[str]:

@@ -17,7 +17,7 @@ from jaxtap_core.aside import LensError, describe, warn, warn_once
 from jaxtap_core.brake import BRAKE
 from jaxtap_core.certify import certify
 from jaxtap_core.events import Certificate, Finding, ProgramVerdict
-from jaxtap_core.pending import Pending, Queue, are_ready, held, is_inexact
+from jaxtap_core.pending import Pending, Queue, held, is_inexact
 from jaxtap_core.program import PROGRAMS, Program, close_run, open_run
 from jaxtap_core.receive import Receiver
 from jaxtap_core.running import Running, enter, leave
@@ -138,9 +138,6 @@ class Session:
         again = run(primitive, args, params) if twice else None
         outs = run(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
-        if not twice and self._queue.oldest is None and are_ready(flat) and self._sound(flat):
-            self.recording.next_call(name)
-            return outs
         if twice or any(map(is_inexact, flat)):
             jaxpr = _jaxpr_of(primitive, args, params)
             running = self.running
@@ -156,7 +153,8 @@ class Session:
                     running.source_info,
                     phase=current_phase() if program is None else program.phase,
                     observed=None if not twice else again if primitive.multiple_results else (again,),
-                )
+                ),
+                None if program is None else program.nbytes,
             )
         return outs
 
@@ -281,6 +279,7 @@ class Session:
         ended = jax.tree.map(np.asarray, states[mine.number])
         if mine.lanes:
             lane = tuple(int(i) for i in np.argwhere(ended.running)[0])
+            ended = jax.tree.map(lambda x: x[lane], ended)
         diagnosis = diagnose(
             mine.names,
             ended.carry,
@@ -337,6 +336,8 @@ class Session:
         # whoever reads the results of a program waits for it
         self.running = pending
         try:
+            if pending.program is None and pending.observed is None and self._sound(pending.outs):
+                return  # most programs end here
             if pending.program is not None:
                 _wait((*pending.outs, *(pending.observed or ())))  # what is live may still be on its way
                 self._collect(pending)

@@ -152,7 +152,11 @@ class EqnPlan:
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """The trip budget of one ``while``; ``read`` says of each carry whether the predicate looks at it."""
+    """The trip budget of one ``while``.
+
+    ``names`` are those of its carries, empty for the counter and limit of a ``fori_loop``, which are none of the
+    user's; ``read`` says of each carry whether the predicate looks at it.
+    """
 
     number: int
     path: str

@@ -87,12 +87,12 @@ def diagnose(
     """Why a loop did not end, from its last carry.
 
     Args:
-        names, carry: of its leaves.
+        names, carry: of its leaves; a leaf without a name is none of the user's.
         read: which leaves the predicate looks at.
         since: step from which the carry did not change, or negative; ``cycle``: from which it alternated.
         finding: asked for what the gate found in the same run, when a NaN is to blame.
     """
-    by_name = dict(zip(names, carry, strict=True))
+    by_name = {name: value for name, value in zip(names, carry, strict=True) if name}
     bad = [
         name
         for name, value, looked_at in zip(names, carry, read, strict=True)
@@ -107,4 +107,4 @@ def diagnose(
     if cycle >= 0:
         text = f"the carry alternates between two values since step {cycle}, so it cannot end"
         return Diagnosis("two-cycle", text, cycle, by_name)
-    return Diagnosis("too long", "it was still making progress; raise the budget, or it ends late", None, by_name)
+    return Diagnosis("too long", "it was still changing; if it only ends late, raise the budget", None, by_name)

@@ -82,7 +82,7 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
         with observer.borrow(states), observer.in_loop(jnp.int32(0), _within(observer.active, everywhere)):
             first_predicate = predicate(init)
             states = {number: observer.states[number] for number in states}
-    trail = start_trail(init) if diagnosing else None
+    trail = start_trail(init, loop.lanes) if diagnosing else None
     carry, pred, step, trail, firsts, after = lax.while_loop(
         running, body, (init, first_predicate, jnp.int32(0), trail, firsts, states)
     )

@@ -48,3 +48,13 @@ def test_recordings_of_donating_programs_are_certified(step):
         loop(step, 3)
     assert rec.certificate.identical
     assert len(rec.certificate.programs) == 3
+
+
+def test_kept_copies_are_made_of_integers_too():
+    def step(state, x):
+        return {"mean": state["mean"] + 1.0, "count": state["count"] + 1}, jnp.log(x - state["mean"])
+
+    step = jax.jit(step, donate_argnums=0)
+    with tap.record(gate="escape", keep_donated=True) as rec:
+        step({"mean": jnp.zeros(()), "count": jnp.int32(0)}, jnp.float32(-1))
+    assert rec.findings[0].origin.reason == "log of a negative number (-1)"

@@ -194,3 +194,56 @@ def test_findings_name_program_and_call_in_the_order_they_ran():
         f(100.0), f(2.5), f(0.5)
     loops = [(x.event.program, x.event.call, x.event.steps) for x in rec.findings if x.event.path]
     assert loops == [("<lambda>", 1, (first_nan(2.5),)), ("<lambda>", 2, (first_nan(0.5),))]
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        jnp.std,
+        jnp.var,
+        jnp.median,
+        lambda x: jnp.quantile(x, 0.3),
+        lambda x: jnp.interp(0.5, x, x),
+        lambda x: jax.scipy.stats.beta.logpdf(0.5, x, x),
+        lambda x: jax.scipy.special.gammainc(2.0, x),
+        jax.jit(jax.grad(lambda x: jnp.var(x))),
+    ],
+)
+@pytest.mark.parametrize("level", ["escape", "outputs"])
+def test_a_nan_literal_of_the_library_does_not_make_the_gate_blind(library, level):
+    program = jax.jit(lambda x: (jnp.log(x - 2), library(x)))
+    good, bad = jnp.array([2.5, 4.0, 7.0]), jnp.array([1.5, 4.0, 7.0])
+    with tap.record(gate=level) as rec:
+        program(good)
+    assert not rec.findings
+    with tap.record(gate=level) as rec:
+        program(bad)
+    assert rec.findings[0].origin.primitive == "log"
+
+
+@pytest.mark.parametrize(
+    "sentinel",
+    [
+        lambda x: jnp.where(x > 3, x, jnp.nan),
+        lambda x: x + jnp.full(3, jnp.nan),
+        lambda x: x.at[0].set(jnp.nan),
+        lambda x: jnp.maximum(x, jnp.nan),
+        lambda x: lax.select(x > 3, x, jnp.full(3, jnp.nan)),
+        lambda x: lax.cond(x[0] > 0, lambda x: x * jnp.nan, lambda x: x, x),
+        jax.jit(lambda x: jnp.array([jnp.nan, 1, 2]) * x),
+    ],
+)
+def test_a_nan_literal_of_the_users_is_one_by_design(sentinel):
+    program = jax.jit(lambda x: sentinel(x) * jnp.var(x))
+    with tap.record(gate="escape") as rec:
+        assert np.isnan(program(jnp.array([2.5, 4.0, 7.0]))).any()
+    assert not rec.findings
+
+
+def test_eager_programs_of_python_numbers_are_judged():
+    """Since jax 0.12 a Python number that enters an eager primitive has a dtype, and no size."""
+    with tap.record(gate="escape") as rec:
+        root = lax.custom_root(lambda x: x * x - 2.0, 1.0, lambda f, x: x + 0.5, lambda g, y: y / g(1.0))
+        lax.scan(lambda c, _: (jnp.sqrt(c) - 1, None), 1.0, length=4)
+    assert root == 1.5
+    assert [(f.event.path, f.event.step) for f in rec.findings if f.event.path] == [("scan[0]", 2)]

@@ -155,3 +155,25 @@ def test_fail_fast_stops_at_a_watched_primitive():
 def test_a_budget_that_is_no_number_of_trips_is_refused(wrong):
     with pytest.raises(ValueError, match="max_trips must be a whole number"):
         tap.record(max_trips=wrong)
+
+
+def test_a_lane_is_told_since_when_it_did_not_change_itself():
+    halve = jax.jit(jax.vmap(lambda a: lax.while_loop(lambda s: s > 0.1, lambda s: s * a, 1.0)))
+    with pytest.raises(tap.LoopBudgetExceeded) as caught, tap.record(max_trips=20):
+        halve(jnp.array([0.5, 1.0, 0.25]))  # lane 1 stays 1.0 from the first step on, lane 0 needs four
+    error = caught.value
+    assert (error.lane, error.verdict, error.since) == ((1,), "unchanged", 0)
+    assert error.carry == {"s": 1.0}
+
+
+def test_the_counter_of_a_fori_loop_is_no_leaf_of_the_last_carry():
+    with pytest.raises(tap.LoopBudgetExceeded) as caught, tap.record(max_trips=5):
+        jax.jit(lambda n, c: lax.fori_loop(0, n, lambda i, c: c + 1, c))(10, 0.0)
+    assert caught.value.carry == {"c": 5.0}
+
+
+def test_a_longer_cycle_is_not_called_progress():
+    with pytest.raises(tap.LoopBudgetExceeded) as caught, tap.record(max_trips=20):
+        jax.jit(lambda c: lax.while_loop(lambda c: c < 5, lambda c: (c + 1) % 3, c))(0)
+    assert caught.value.verdict == "too long"
+    assert "it was still changing" in str(caught.value)
