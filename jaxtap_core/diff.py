@@ -7,7 +7,6 @@
       first [1]: expected 0.25 = 0x3e800000, got 0.25000003 = 0x3e800001; off by 2.98e-08, \
 relative 1.19e-07, 1 ulp
       tolerance: exact (default)
-      growth: none: only index 1 differs
 
 Exact means the bits: -0.0 is not 0.0, and a NaN equals only a NaN of the same payload.
 Recordings are compared in what they observed; alerts, findings and certificates take no part.

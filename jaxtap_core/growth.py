@@ -1,7 +1,8 @@
-"""How a difference between two runs grows with the step: not at all, linearly, or exponentially.
+"""How a difference between two runs grows with the step: not at all, linearly, or exponentially; or how it shrinks.
 
 Rounding differences of a stable program stay; those of a chaotic one double every so many steps
-until they are as large as the values. Which of the two it is says more than the last difference.
+until they are as large as the values; those of one that forgets its past halve. Which of them it is
+says more than the last difference.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["none", "constant", "linear", "exponential", "irregular", "unknown"]
+Kind = Literal["constant", "linear", "exponential", "shrinking", "irregular", "unknown"]
 
 _FEWEST = 6  # points that a fit needs; with fewer every curve fits
 _MOST = 200  # points that take part: the slopes are taken over all pairs
-_RISE = 4.0  # a fitted curve that rises by less over its span is taken for constant
+_RISE = 4.0  # a curve that rises by less over its span is taken for constant,
+_CLEAR = 1.25  # unless it rises by this factor at least,
+_STEADY = 0.9  # this part of all pairs of points rises,
+_CLOSER = 4.0  # and it fits so many times better than a constant does
 _LOOSE = np.log(3.0)  # typical misfit, as a factor, beyond which no curve is claimed
 _FULL = 0.1  # part of the greatest difference at which an exponential may be near its plateau
 _CLIMB = 100.0  # rise that a plateau's exponential has before it, at least
@@ -27,12 +31,13 @@ class Growth:
     """The course of a difference over the steps at which it was not zero.
 
     Attributes:
-        kind: ``"none"`` (one step only), ``"constant"``, ``"linear"``, ``"exponential"``,
-            ``"irregular"`` (no curve fits), ``"unknown"`` (too few points).
+        kind: ``"constant"``, ``"linear"``, ``"exponential"``, ``"shrinking"`` (linearly or
+            exponentially), ``"irregular"`` (no curve fits), ``"unknown"`` (too few points).
         points: number of steps that were fitted.
         first, last: the first and the last of them.
         doubling: steps in which an exponential doubles.
-        slope: growth of a linear difference per step.
+        halving: steps in which one that shrinks exponentially halves.
+        slope: growth of a linear difference per step; negative for one that shrinks.
         unit: what is counted: ``"step"``, or ``"index"`` of an array.
     """
 
@@ -41,17 +46,20 @@ class Growth:
     first: int
     last: int
     doubling: float | None = None
+    halving: float | None = None
     slope: float | None = None
     unit: str = "step"
 
     @property
     def story(self) -> str:
         """Half a sentence for a first line; empty where there is nothing to tell."""
-        if self.kind == "exponential":
-            many = "indices" if self.unit == "index" else "steps"
+        many = "indices" if self.unit == "index" else "steps"
+        if self.doubling is not None:
             return f"the gap doubles every {self.doubling:.3g} {many}"
-        if self.kind == "linear":
-            return f"the gap grows by {self.slope:.3g} per {self.unit}"
+        if self.halving is not None:
+            return f"the gap halves every {self.halving:.3g} {many}"
+        if self.slope is not None:
+            return f"the gap {'grows' if self.slope > 0 else 'shrinks'} by {abs(self.slope):.3g} per {self.unit}"
         return "the gap stays" if self.kind == "constant" else ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,8 +68,6 @@ class Growth:
 
     def __str__(self) -> str:
         span = f"({self.points} points, {self.unit} {self.first} to {self.last})"
-        if self.kind == "none":
-            return f"none: only {self.unit} {self.first} differs"
         if self.kind == "unknown":
             return f"unknown: too few points for a fit {span}"
         if self.kind == "irregular":
@@ -69,13 +75,13 @@ class Growth:
         return f"{self.kind}: {self.story} {span}"
 
 
-def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth:
+def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth | None:
     """Fit the course of a difference.
 
     Three curves are fitted from the first step that differs: ``c``, ``a + b t``, ``a 2**(t / d)``.
     Slopes are medians over pairs of points (Theil 1950, Sen 1968), so single outliers do not count.
     The curve of the least median misfit in the logarithm is taken. An exponential that ends on a
-    plateau is fitted up to it.
+    plateau is fitted up to it, one that shrinks to a floor down to that.
 
     Args:
         steps: int array, ascending.
@@ -83,23 +89,25 @@ def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth:
             take no part.
         unit: what `steps` counts.
 
+    Returns:
+        ``None`` where fewer than two points differ: there is no course to tell of.
+
     Example:
         >>> str(growth(np.arange(60), 1e-7 * 2.0 ** (np.arange(60) / 11)))
         'exponential: the gap doubles every 11 steps (60 points, step 0 to 59)'
     """
     used = np.isfinite(gaps) & (gaps > 0)
     x, y = steps[used].astype(np.float64), gaps[used].astype(np.float64)
-    if not len(x):
-        return Growth("unknown", 0, 0, 0, unit=unit)
-    if len(x) == 1:
-        return Growth("none", 1, int(x[0]), int(x[0]), unit=unit)
+    if len(x) < 2:
+        return None
     whole = _fit(x, y, unit)
-    end = int(np.argmax(y >= _FULL * y.max())) + 1
-    if not _FEWEST <= end < len(x) or y[end - 1] < _CLIMB * y[0]:
-        return whole
-    rising = _fit(x[:end], y[:end], unit)
-    if rising.doubling and rising.doubling < _SLOWER * (whole.doubling or np.inf):
-        return rising
+    for height in (y, y.min() / y):  # a floor is a plateau of the reciprocal
+        end = int(np.argmax(height >= _FULL * height.max())) + 1
+        if _FEWEST <= end < len(x) and height[end - 1] >= _CLIMB * height[0]:
+            front = _fit(x[:end], y[:end], unit)
+            before, now = whole.doubling or whole.halving, front.doubling or front.halving
+            if now and now < _SLOWER * (before or np.inf):
+                return front
     return whole
 
 
@@ -110,6 +118,9 @@ def _fit(x: np.ndarray, y: np.ndarray, unit: str) -> Growth:
     if len(x) > _MOST:
         chosen = np.unique(np.linspace(0, len(x) - 1, _MOST).round().astype(int))
         x, y = x[chosen], y[chosen]
+    shrinks = _line(x, np.log(y))[0] < 0
+    if shrinks:  # growth, read backwards
+        x, y = x[0] + x[-1] - x[::-1], y[::-1]
     logs = np.log(y)
     constant = _misfit(logs, np.full_like(logs, np.median(logs)))
     rate, offset = _line(x, logs)
@@ -118,15 +129,20 @@ def _fit(x: np.ndarray, y: np.ndarray, unit: str) -> Growth:
     fitted = base + slope * x
     linear = _misfit(logs, np.log(fitted)) if (fitted > 0).all() else _from_zero(x, y)
     rise = np.exp(rate * (x[-1] - x[0]))
-    best = min(constant, exponential, linear)
-    if rise < _RISE and constant < _LOOSE:
+    curve = min(exponential, linear)
+    steady = rise >= _CLEAR and _rising(y) >= _STEADY and _CLOSER * curve <= constant
+    if rise < _RISE and constant < _LOOSE and not steady:
         return Growth("constant", *span, unit=unit)
-    if best > _LOOSE:
+    if min(constant, curve) > _LOOSE:
         return Growth("irregular", *span, unit=unit)
     if linear <= exponential and slope > 0:
-        return Growth("linear", *span, slope=float(slope), unit=unit)
+        kind: Kind = "shrinking" if shrinks else "linear"
+        return Growth(kind, *span, slope=float(-slope if shrinks else slope), unit=unit)
     if exponential < constant and rate > 0:
-        return Growth("exponential", *span, doubling=float(np.log(2) / rate), unit=unit)
+        time = float(np.log(2) / rate)
+        if shrinks:
+            return Growth("shrinking", *span, halving=time, unit=unit)
+        return Growth("exponential", *span, doubling=time, unit=unit)
     return Growth("irregular", *span, unit=unit)
 
 
@@ -141,6 +157,12 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     i, j = np.triu_indices(len(x), 1)
     slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
     return slope, float(np.median(y - slope * x))
+
+
+def _rising(y: np.ndarray) -> float:
+    """Part of all pairs of points that rises."""
+    i, j = np.triu_indices(len(y), 1)
+    return float(np.mean(y[j] > y[i]))
 
 
 def _misfit(logs: np.ndarray, fitted: np.ndarray) -> float:

@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
 from handmade import add, fill
 
+import jaxtap_core as tap
 from jaxtap_core import diff as diff_module
 from jaxtap_core import jsonl
 from jaxtap_core.__main__ import main
@@ -316,3 +319,26 @@ def test_the_module_runs(files):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
     done = subprocess.run(command, cwd=files, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and "step 57" in done.stdout, done.stderr
+
+
+def test_a_gap_that_the_program_forgets_shrinks():
+    def forget(kick):
+        step = lambda a, t: ((a * 0.9 + t * 0.1) * jnp.where(t == 7, 1 + kick, 1.0), None)
+        return jax.lax.scan(step, jnp.float32(1), jnp.arange(20.0))[0]
+
+    with tap.record() as expected:
+        forget(0.0)
+    with tap.record() as got:
+        forget(1e-3)
+    head, *details = str(expected.diff(got)).splitlines()
+    halving = float(re.search(r"the gap halves every ([\d.]+) steps", head)[1])
+    assert halving == pytest.approx(np.log(0.5) / np.log(0.9), rel=0.02)
+    assert any(line.startswith("  growth: shrinking: the gap halves every") for line in details)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 7.0])
+def test_of_one_value_no_growth_is_told(wrong):
+    got = X.copy()
+    got[3] = wrong
+    for found in (diff(X, got), diff(record(), record(got))):
+        assert "growth" not in str(found) and found.items[0].to_dict()["growth"] is None

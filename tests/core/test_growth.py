@@ -32,8 +32,8 @@ def test_a_difference_that_stays_is_constant(noise):
 def test_one_step_alone_is_no_growth():
     gaps = np.zeros(200)
     gaps[40] = 1e-6
-    found = growth(T, gaps)
-    assert found.kind == "none" and str(found) == "none: only step 40 differs"
+    assert growth(T, gaps) is None
+    assert growth(T, np.full(200, np.nan)) is None
 
 
 def test_few_points_claim_nothing():
@@ -74,3 +74,36 @@ def test_sampled_steps_count_as_steps():
 def test_the_story_fits_on_a_first_line():
     assert growth(T, 2.0 ** (T / 11)).story == "the gap doubles every 11 steps"
     assert growth(T, 1.0 + T, "index").story == "the gap grows by 1 per index"
+    assert growth(T, 2.0 ** (-T / 11)).story == "the gap halves every 11 steps"
+    assert growth(T, 200.0 - T).story == "the gap shrinks by 1 per step"
+
+
+@pytest.mark.parametrize("noise", [1.0, NOISE])
+@pytest.mark.parametrize("halving", [2.5, 11, 40])
+def test_exponential_decay_gives_its_halving_step(halving, noise):
+    found = growth(T + 57, 1e-2 * 2.0 ** (-T / halving) * noise)
+    assert found.kind == "shrinking" and found.halving == pytest.approx(halving, rel=0.1)
+    assert found.doubling is None and (found.first, found.last, found.points) == (57, 256, 200)
+
+
+@pytest.mark.parametrize("noise", [1.0, NOISE])
+@pytest.mark.parametrize("end", [0.0, 3e-6])
+def test_linear_decay_gives_its_slope(noise, end):
+    found = growth(T, (end + 1e-6 * (200 - T)) * noise)
+    assert found.kind == "shrinking" and found.slope == pytest.approx(-1e-6, rel=0.15)
+
+
+def test_decay_to_a_floor_is_fitted_down_to_it():
+    found = growth(T, np.maximum(1e-2 * 2.0 ** (-T / 2), 1e-7) * NOISE)
+    assert found.kind == "shrinking" and found.halving == pytest.approx(2, rel=0.15) and found.last < 40
+
+
+@pytest.mark.parametrize(("factor", "kind", "time"), [(0.9, "shrinking", 6.58), (1 / 0.9, "exponential", 6.58)])
+def test_a_steady_trend_of_few_steps_is_told(factor, kind, time):
+    found = growth(T[:13], 1e-3 * factor ** T[:13])
+    assert found.kind == kind and (found.halving or found.doubling) == pytest.approx(time, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_few_steps_is_no_trend(seed):
+    assert growth(T[:13], np.exp(np.random.default_rng(seed).normal(0, 0.3, 13))).kind == "constant"
