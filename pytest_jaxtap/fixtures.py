@@ -65,18 +65,19 @@ def assert_bitwise(f: Callable[..., Any], /, *args: Any, grad: bool = False, **l
 
     Args:
         f: function that runs JAX programs.
-        args: what it is called with.
+        args: what it is called with, by position; every run gets copies of the arrays.
         grad: whether its gradient is compared too.
         lens_options: what to observe, as for ``tap.record``.
 
     Raises:
+        TypeError: there is no such option of the lens.
         JaxtapFailure: the bits differ, or ``f`` does not reproduce itself.
     """
     __tracebackhide__ = True
     import jaxtap_core as tap
-    from jaxtap_core.identity import check_identity
+    from jaxtap_core.identity import check_as
 
     with tap.unobserved():  # a gate round the test would observe the production that this compares with
-        outcome = check_identity(f, *args, grad=grad, **lens_options)
+        outcome = check_as("assert_bitwise", f, args, grad, lens_options)
     if outcome.outcome != "identical":
         raise JaxtapFailure(f"jaxtap: {outcome}")

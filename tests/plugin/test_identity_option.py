@@ -8,6 +8,7 @@ from inner import lay, outcomes, run
 TESTS = """
 import itertools
 import numpy as np
+import pytest
 
 # To JAX it is pure, yet no two runs agree: the observed run and production differ on every machine.
 count = itertools.count()
@@ -57,6 +58,13 @@ def test_assert(assert_bitwise):
     assert_bitwise(descend, 1e6)
     assert_bitwise(lambda x: jnp.sum(jnp.sin(x)), jnp.arange(3.0), grad=True)
 
+def test_assert_donated(assert_bitwise):
+    assert_bitwise(jax.jit(lambda s: s * 2, donate_argnums=0), jnp.ones(5))
+
+def test_assert_names_itself(assert_bitwise):
+    with pytest.raises(TypeError, match=r"^assert_bitwise\\(\\): 'k' is no option of the lens"):
+        assert_bitwise(lambda x, *, k: x * k, 2.0, k=3)
+
 def test_assert_fails(assert_bitwise):
     calls = []
     def other_every_time(x):
@@ -79,6 +87,8 @@ def test_bits(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
         "test_recorder": "passed",
         "test_own_choice": "passed",
         "test_assert": "passed",
+        "test_assert_donated": "passed",
+        "test_assert_names_itself": "passed",
         "test_assert_fails": "failed",
     }
     result.stdout.fnmatch_lines(
