@@ -4,7 +4,8 @@ alone.
 A traced program cannot be pickled, so it is exported (`jax.export`) first: the script needs jax
 and NumPy, neither the user's code nor this package. It needs the release of jax that wrote it. A
 program that cannot be exported (one with callbacks that return something) is written as text; its
-inputs are saved all the same.
+inputs are saved all the same. A program of several devices needs as many again; its inputs are
+laid whole on each.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
+from jax.sharding import AxisType, NamedSharding
 
 from jaxtap_core import _compat
 from jaxtap_core.atomic import write_atomically
@@ -72,17 +74,25 @@ def save(finding: Finding, directory: str) -> str:
 
     Raises:
         ValueError: the inputs are not at hand.
+        NotADirectoryError: `directory` is a file, or lies in one.
     """
     jaxpr, args = evidence(finding)
-    os.makedirs(directory, exist_ok=True)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(
+            f"finding.save({os.fspath(directory)!r}) writes several files and needs a folder; a file is in the way: "
+            "name another folder, which is made where it does not exist"
+        ) from None
     with _compat.set_current_trace(_compat.eval_trace):
-        program, problem = _exported(jaxpr, args)
+        program, devices, problem = _exported(jaxpr, args)
         names = _compat.arg_names(jaxpr)
         inputs = [{"name": name, **_describe(arg)} for name, arg in zip(names, args, strict=True)]
         arrays = {f"arg{i}": _bytes(arg) for i, arg in enumerate(args)}
     about = {
         "jax": jax.__version__,
         "x64": bool(jax.config.jax_enable_x64),
+        "devices": devices,
         "problem": problem,
         "inputs": inputs,
         "story": tell(finding, verbose=True),
@@ -101,18 +111,22 @@ def save(finding: Finding, directory: str) -> str:
     return write("reproduce.py", _SCRIPT.encode())
 
 
-def _exported(jaxpr: Any, args: Sequence[Any]) -> tuple[bytes, str | None]:
-    """(the program, why it is only text)."""
+def _exported(jaxpr: Any, args: Sequence[Any]) -> tuple[bytes, int, str | None]:
+    """(the program, how many devices it runs on, why it is only text)."""
     silent = quiet(jaxpr)
     try:
         exported = export.export(jax.jit(_compat.jaxpr_as_fun(silent)))(*map(_like, args))
-        return pickle.dumps(_compat.portable(exported)), None
+        return pickle.dumps(_compat.portable(exported)), exported.nr_devices, None
     except Exception as error:  # export refuses programs in many ways, each with its own error
-        return str(jaxpr).encode(), f"{type(error).__name__}: {error}"
+        return str(jaxpr).encode(), 1, f"{type(error).__name__}: {error}"
 
 
 def _like(arg: Any) -> Any:
-    return jax.ShapeDtypeStruct(np.shape(arg), arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype)
+    """Its type; on explicit mesh axes the sharding is a part of that."""
+    dtype = arg.dtype if hasattr(arg, "dtype") else np.asarray(arg).dtype
+    sharding = arg.sharding if isinstance(arg, jax.Array) else None
+    explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
+    return jax.ShapeDtypeStruct(np.shape(arg), dtype, sharding=sharding if explicit else None)
 
 
 def _describe(arg: Any) -> dict[str, Any]:
@@ -139,6 +153,7 @@ reproduce.py
 import json
 import pathlib
 import pickle
+import sys
 
 here = pathlib.Path(__file__).resolve().parent
 about = json.loads((here / "finding.json").read_text())
@@ -158,6 +173,21 @@ def load(number, kind):
     return jax.random.wrap_key_data(array, impl=kind["key"]) if kind["key"] else jnp.asarray(array)
 
 
+def place(inputs):
+    """The program runs on as many devices as it was found on; each gets all of the inputs."""
+    needed, devices = about["devices"], jax.devices()
+    if needed == 1:
+        return inputs
+    if len(devices) < needed:
+        sys.exit(
+            f"the program runs on {needed} devices, and here is {len(devices)}. Give it as many; a CPU is so many with "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={needed} JAX_PLATFORMS=cpu python reproduce.py"
+        )
+    mesh = jax.sharding.Mesh(np.array(devices[:needed]), ("devices",))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return [jax.device_put(x, everywhere) if isinstance(x, jax.Array) else x for x in inputs]
+
+
 def main():
     print("\\n".join(about["story"]))
     inputs = [load(number, kind) for number, kind in enumerate(about["inputs"])]
@@ -168,7 +198,7 @@ def main():
         print(f"written with jax {about['jax']}, this is {jax.__version__}: it may not load")
     program = pickle.loads((here / "program.bin").read_bytes())
     found = False
-    for number, result in enumerate(program.call(*inputs)):
+    for number, result in enumerate(program.call(*place(inputs))):
         if not jnp.issubdtype(result.dtype, jnp.inexact):
             continue
         for word, test in (("NaN", jnp.isnan), ("Inf", jnp.isinf)):
