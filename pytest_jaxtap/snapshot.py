@@ -135,6 +135,9 @@ class _Test:
         entry = Entry(tracks, value.environment if stored else fingerprint())
         names = self._names.setdefault(platform, [])
         question = Question(entry, tolerances, nan, names)
+        leaves = [leaf for track in tracks for leaf in track.leaves]
+        if assertion.update_snapshots or getattr(assertion, "update_new_snapshots_only", False):  # not in syrupy 5
+            tolerances.check(leaves)  # before syrupy has it to write
         with self._updates(assertion, name):
             matched = assertion(name=name) == question
         result = assertion.executions[assertion.num_executions - 1]
@@ -143,7 +146,7 @@ class _Test:
         # At once, so that what cannot be written fails here, and a crash later loses nothing.
         assertion.session.flush_snapshot_write_queue()
         if question.difference is None:  # there is nothing yet to find a misspelt column with
-            tolerances.check(leaf for track in tracks for leaf in track.leaves)
+            tolerances.check(leaves)
         names.append(result.snapshot_name)
         where = self._where(result.snapshot_location)
         keep(self._node, question, result, where)

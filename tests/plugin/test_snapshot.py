@@ -411,6 +411,22 @@ def test_misuse_is_named(pytester, run):
         )
 
 
+def test_with_a_misspelt_column_nothing_is_written(pytester, run):
+    pytester.makepyfile(
+        test_it="""
+        from made import *
+
+        def test_column(tap_snapshot):
+            assert record() == tap_snapshot(columns={"stepsize": {"rtol": 1}})
+        """
+    )
+    result = run("--snapshot-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *ValueError: there is no column 'stepsize' *; columns: 'step_size'"])
+    assert not list(pytester.path.rglob("*.jaxtap"))
+    result.stdout.no_fnmatch_line("*snapshot* generated*")
+
+
 def test_each_platform_keeps_its_own_file(pytester, run):
     pytester.makepyfile(
         test_it="""
