@@ -32,7 +32,7 @@ class LoopBudgetExceeded(RuntimeError):
         lane: the first lane that was still running, for a loop batched over its predicate, else ``None``.
         source: ``file.py:line (function)`` of the user's line.
         trips: the budget.
-        carry: the last carry by the user's names, NumPy arrays.
+        carry: the last carry (of that lane) by the user's names, NumPy arrays.
         verdict: ``"nan"``, ``"unchanged"``, ``"two-cycle"`` or ``"too long"``.
         since: the step from which the carry did not change, or only alternated; ``None`` for the other verdicts.
         finding: where the NaN was born, for the verdict ``"nan"``.
