@@ -33,14 +33,13 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     def body(state: Any, x: Any) -> Any:
         carry, step, firsts, states = state
         with observer.borrow(states), observer.in_loop(step):
-            firsts = next_firsts(observer, check, firsts, carry, step)
             outs = observer.evaluate(plan.levels[0], scan.jaxpr, [*consts, *carry, *x])
             new, ys = outs[: scan.num_carry], outs[scan.num_carry :]
             if plan.leaves is not None:
                 leaves = plan.leaves
                 observer.visit(plan.carry, lambda: leaves.values(consts, new))
             observer.visit(plan.output, lambda: ys)
-            stop_if_bad(observer, check, firsts, new)
+            firsts = next_firsts(observer, check, firsts, new, step)
             after = {number: observer.states[number] for number in states}
         return (new, step + 1, firsts, after), ys
 
@@ -51,7 +50,7 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
         return lax.cond(state[3][BRAKE].place < 0, lambda: body(state, x), skip)
 
     firsts = start_firsts(observer, check, init)
-    (carry, steps, firsts, after), ys = lax.scan(
+    (carry, _, firsts, after), ys = lax.scan(
         stoppable if BRAKE in states and observer.settings.fail_fast and _zeros_exist(scan) else body,
         (init, jnp.int32(0), firsts, states),
         xs,
@@ -61,7 +60,6 @@ def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     )
     observer.states.update(after)
     if check is not None:
-        firsts = next_firsts(observer, check, firsts, carry, steps)
         close_loop(observer, check, firsts, _first_bad_outputs(check, ys, scan))
     return [*carry, *ys]
 
@@ -73,37 +71,30 @@ def _zeros_exist(scan: Scan) -> bool:
 
 
 def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> Any:
-    """Before the first step: no carry is bad yet.
+    """Before the first step: no carry is bad yet, and those that already are do not count.
 
     All carries of a loop share one array of first bad steps, int32[carries, *lanes], since an array each would be a
     kernel each; ``None`` where no carry is looked at.
     """
     if check is None or not check.carries:
         return None
-    # of the verdicts only their type is used
-    like = jnp.stack(observer.verdicts(check, check.looks[: check.carries], init))
-    return lax.full_like(like, NEVER, jnp.int32)
+    entered = jnp.stack(observer.verdicts(check, check.looks[: check.carries], init))
+    return jnp.where(entered, jnp.int32(FROM_THE_START), jnp.int32(NEVER))
 
 
-def next_firsts(observer: Observer, check: Check | None, firsts: Any, carry: list[Any], step: Any) -> Any:
-    """At the beginning of a step, and once after the last: where the carry that came is bad, remember who made it.
-
-    That is the step before; what came into the loop does not count. Looked at is what comes into a step, since that
-    lies in memory anyway: a look at what is being computed may change how it is rounded.
-    """
+def next_firsts(
+    observer: Observer, check: Check | None, firsts: Any, carry: list[Any], step: Any, active: Any = None
+) -> Any:
+    """After a step: where a carry has just turned bad, remember the step."""
     if check is None or firsts is None:
         return firsts
     bad = jnp.stack(observer.verdicts(check, check.looks[: check.carries], carry))
+    if active is not None:
+        bad = bad & active
     fresh = (firsts == NEVER) & bad
-    return jnp.where(fresh, jnp.where(step > 0, step - 1, jnp.int32(FROM_THE_START)), firsts)
-
-
-def stop_if_bad(observer: Observer, check: Check | None, firsts: Any, new: list[Any]) -> None:
-    """At the end of a step, where the first finding stops the program: pull the brake for a carry that turned bad."""
-    if check is None or firsts is None or not observer.settings.fail_fast:
-        return
-    bad = jnp.stack(observer.verdicts(check, check.looks[: check.carries], new))
-    observer.pull(check.number, jnp.any((firsts == NEVER) & bad))
+    if observer.settings.fail_fast:
+        observer.pull(check.number, jnp.any(fresh))
+    return jnp.where(fresh, step, firsts)
 
 
 def close_loop(observer: Observer, check: Check, firsts: Any, outputs: Any = None) -> None:

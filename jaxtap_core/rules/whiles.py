@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxtap_core.brake import BRAKE, Ended, Trail, next_trail, start_trail
-from jaxtap_core.rules.scan import close_loop, next_firsts, start_firsts, stop_if_bad
+from jaxtap_core.rules.scan import close_loop, next_firsts, start_firsts
 from jaxtap_core.selection import storable
 from jaxtap_core.structure import While
 
@@ -58,14 +58,13 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
         if masked or observer.inside:
             active = pred if carried else predicate(carry)
         with observer.borrow(states), observer.in_loop(step, _within(observer.active, active)):
-            firsts = next_firsts(observer, check, firsts, carry, step)
             new = observer.evaluate(body_level, loop.body, [*body_consts, *carry])
             if masked:
                 new = [_where(active, x, old) for x, old in zip(new, carry, strict=True)]
             if plan.leaves is not None:
                 leaves = plan.leaves
                 observer.visit(plan.carry, lambda: leaves.values(body_consts, new))
-            stop_if_bad(observer, check, firsts, new)
+            firsts = next_firsts(observer, check, firsts, new, step, active if masked else None)
             after = {number: observer.states[number] for number in states}
         if diagnosing:
             trail = next_trail(trail, carry, new, step)
@@ -90,7 +89,6 @@ def while_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -
     if budget is not None:
         _close_budget(observer, budget, carry, pred, step, trail)
     if check is not None:
-        firsts = next_firsts(observer, check, firsts, list(carry), step)
         close_loop(observer, check, firsts)
     return list(carry)
 
