@@ -33,8 +33,7 @@ LIBRARY = frozenset(
 def stays(eqn: Any) -> bool:
     """Whether an equation is not evaluated again in a copy of the step that it stands in."""
     name = eqn.primitive.name
-    inner = name in (*LOOPS, BRANCHES, SHARDED) and call_of(eqn) is None
-    return inner or name in LIBRARY or (bool(eqn.effects) and call_of(eqn) is None)
+    return name in (*LOOPS, BRANCHES, SHARDED) or name in LIBRARY or (bool(eqn.effects) and call_of(eqn) is None)
 
 
 def shielded(values: Sequence[Any]) -> list[Any]:

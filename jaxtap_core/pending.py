@@ -61,17 +61,12 @@ class Pending:
     @property
     def ready(self) -> bool:
         """Whether its outputs have been computed."""
-        return are_ready(self.outs)
+        return all(map(_ready, self.outs))
 
     @property
     def nbytes(self) -> int:
         """Bytes that waiting keeps alive."""
         return sum(getattr(x, "nbytes", 0) for x in (*self.args, *self.outs) if isinstance(x, jax.Array))
-
-
-def are_ready(values: Sequence[Any]) -> bool:
-    """Whether all ``values`` have been computed."""
-    return all(map(_ready, values))
 
 
 def _ready(x: Any) -> bool:

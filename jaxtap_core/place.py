@@ -16,7 +16,8 @@ from jaxtap_core.address import join
 from jaxtap_core.influence import Index
 from jaxtap_core.passage import Found, Passage
 from jaxtap_core.replay import INF, NAN, CannotReplay, Level, Node, fetch, host, survey
-from jaxtap_core.shards import SHARD_MAP, OneProgram, Runner, Shards
+from jaxtap_core.shards import OneProgram, Runner, Shards
+from jaxtap_core.structure import SHARDED
 
 SHARDS = "shards"  # the inner program of a shard_map
 
@@ -166,7 +167,7 @@ class Place:
         for node in self.level.nodes:
             if node.segment == segment:
                 return self, node
-            if node.primitive == SHARD_MAP and node.inner(SHARDS).has(segment):
+            if node.primitive == SHARDED and node.inner(SHARDS).has(segment):
                 return self.shards(node).locate(segment)
         raise CannotReplay(f"the program has no {segment}")
 

@@ -18,8 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxtap_core.replay import CannotReplay, Level, Node, host
-
-SHARD_MAP = "shard_map"
+from jaxtap_core.structure import ShardMap
 
 COLLECTIVES = frozenset(
     {
@@ -58,15 +57,14 @@ class Shards:
     """The runner inside of one ``shard_map`` equation."""
 
     def __init__(self, node: Node) -> None:
-        params = node.eqn.params
-        self.mesh = params["mesh"]
+        mapped = ShardMap.of(node.eqn)
+        self.mesh = mapped.mesh
         if not isinstance(self.mesh, Mesh):
             raise CannotReplay("the mesh of a shard_map is not known any more (it was set by set_mesh)")
         self.axes = tuple(self.mesh.axis_names)
-        manual = params["newly_manual_axes"] if "newly_manual_axes" in params else params["manual_axes"]
-        if set(manual) != set(self.axes):
+        if mapped.partial:
             raise CannotReplay("a shard_map over some axes of its mesh only")
-        self.in_specs, self.out_specs = params["in_specs"], params["out_specs"]
+        self.in_specs, self.out_specs = mapped.in_specs, mapped.out_specs
         self.lead = (int(self.mesh.size),)
 
     def jit(self, program: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,8 +17,8 @@ from jaxtap_core.influence import WHOLE, Box, Index, boxes
 from jaxtap_core.passage import AT_ENTRY, ENDLESS, NEVER, Passage
 from jaxtap_core.place import SHARDS, Entry, NotMet, Place
 from jaxtap_core.replay import BITS, CannotReplay, Node, is_inexact
-from jaxtap_core.shards import COLLECTIVES, SHARD_MAP, Shards
-from jaxtap_core.structure import BRANCHES, LOOPS
+from jaxtap_core.shards import COLLECTIVES, Shards
+from jaxtap_core.structure import BRANCHES, LOOPS, SHARDED
 
 MERELY_MOVE = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze"})
 
@@ -108,7 +108,7 @@ def follow(place: Place, number: int, index: Index | None, bad: str) -> Born | G
             elif node.primitive == BRANCHES:
                 place = place.branch(node, index[0] if index and place.runner.lead else 0)
                 number = place.level.outputs[output]
-            elif node.primitive == SHARD_MAP:
+            elif node.primitive == SHARDED:
                 place, number, index = enter_shards(place, node, output, index)
             else:
                 behind = operand_behind(place, node, output, index, bit)

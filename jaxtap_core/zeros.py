@@ -14,8 +14,7 @@ from jaxtap_core.birth import is_subnormal, show, widen, zero_text
 from jaxtap_core.influence import Box, Index
 from jaxtap_core.place import Entry, Place
 from jaxtap_core.replay import CannotReplay, Node, host, is_inexact
-from jaxtap_core.shards import SHARD_MAP
-from jaxtap_core.structure import BRANCHES, LOOPS
+from jaxtap_core.structure import BRANCHES, LOOPS, SHARDED
 from jaxtap_core.walk import behind_element, carry_of, enter_shards, outside, row_of
 
 LINKS = 100  # equations through which a zero is followed
@@ -86,7 +85,7 @@ def _trace(place: Place, number: int, index: Index) -> Zero:
         else:
             node = place.level.nodes[producer]
             output = node.outputs.index(number)
-            if node.primitive in (*LOOPS, BRANCHES, SHARD_MAP):
+            if node.primitive in (*LOOPS, BRANCHES, SHARDED):
                 spot = _inside(place, node, output, index)
             else:
                 operand = _zero_operand(place, node, output, index)
@@ -151,7 +150,7 @@ def _inside(place: Place, node: Node, output: int, index: Index) -> Spot | None:
     if node.primitive == BRANCHES:
         inner = place.branch(node, index[0] if place.runner.lead else 0)
         return Spot(inner, inner.level.outputs[output], index)
-    if node.primitive == SHARD_MAP:
+    if node.primitive == SHARDED:
         return _spot(*enter_shards(place, node, output, index))
     passage = place.passage(node)
     if passage.lanes:  # of a lane that has finished, the last step is another
