@@ -260,10 +260,10 @@ def dispatch() -> list[Row]:
 
 def tracing() -> list[Row]:
     from jaxtap_core._compat import eval_trace, set_current_trace  # only this row looks inside
-    from jaxtap_core.observer import Observer
-    from jaxtap_core.plan import Planner
-    from jaxtap_core.program import receivers
-    from jaxtap_core.settings import Settings
+    from jaxtap_core.instrument.interpreter import Observer
+    from jaxtap_core.instrument.planner import Planner
+    from jaxtap_core.request.settings import Settings
+    from jaxtap_core.runtime.program import receivers
 
     def program(count: int) -> Any:
         def body(x: Any, _: Any) -> Any:

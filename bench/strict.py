@@ -166,7 +166,7 @@ def count_unequal_bits(programs: int, first: int, dtypes: list[str]) -> dict[str
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxtap_core.bits import compare_bits
+    from jaxtap_core.compare.bits import compare_bits
 
     jax.config.update("jax_enable_x64", True)
     counts: Counter[str] = Counter()

@@ -16,50 +16,50 @@ from typing import TYPE_CHECKING, Any
 from jaxtap_core.numerics import numerics
 
 if TYPE_CHECKING:
-    from jaxtap_core.aside import JaxtapWarning, LensError
-    from jaxtap_core.bit_report import BitReport
-    from jaxtap_core.bits import assert_bitwise_equal, compare_bits
-    from jaxtap_core.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
-    from jaxtap_core.find import find_origin
-    from jaxtap_core.identity import IdentityCheck, check_identity
-    from jaxtap_core.jsonl import read_jsonl
-    from jaxtap_core.lens import allow_nan, primitives, record, unobserved, verbose
-    from jaxtap_core.recording import Recording
-    from jaxtap_core.sinks import JSONLSink
-    from jaxtap_core.stop import LoopBudgetExceeded, TapAlert
-    from jaxtap_core.taps import Tap, on, print, watch_nan
+    from jaxtap_core.api.identity import IdentityCheck, check_identity
+    from jaxtap_core.api.origin import find_origin
+    from jaxtap_core.api.record import allow_nan, primitives, record, unobserved, verbose
+    from jaxtap_core.compare.bit_report import BitReport
+    from jaxtap_core.compare.bits import assert_bitwise_equal, compare_bits
+    from jaxtap_core.errors import JaxtapWarning, LensError
+    from jaxtap_core.recording.jsonl import read_jsonl
+    from jaxtap_core.recording.recording import Recording
+    from jaxtap_core.recording.sinks import JSONLSink
+    from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
+    from jaxtap_core.request.taps import Tap, on, print, watch_nan
+    from jaxtap_core.runtime.stop import LoopBudgetExceeded, TapAlert
 
 # Where each public name lives. They are fetched when they are first asked for: the numerics profile must be chosen
 # before anything imports JAX.
 _HOME = {
-    "Alert": "jaxtap_core.events",
-    "BitReport": "jaxtap_core.bit_report",
-    "Certificate": "jaxtap_core.events",
-    "Finding": "jaxtap_core.events",
-    "IdentityCheck": "jaxtap_core.identity",
-    "JSONLSink": "jaxtap_core.sinks",
-    "JaxtapWarning": "jaxtap_core.aside",
-    "LensError": "jaxtap_core.aside",
-    "LoopBudgetExceeded": "jaxtap_core.stop",
-    "Origin": "jaxtap_core.events",
-    "ProgramVerdict": "jaxtap_core.events",
-    "Recording": "jaxtap_core.recording",
-    "Tap": "jaxtap_core.taps",
-    "TapAlert": "jaxtap_core.stop",
-    "TapEvent": "jaxtap_core.events",
-    "allow_nan": "jaxtap_core.lens",
-    "assert_bitwise_equal": "jaxtap_core.bits",
-    "check_identity": "jaxtap_core.identity",
-    "compare_bits": "jaxtap_core.bits",
-    "find_origin": "jaxtap_core.find",
-    "on": "jaxtap_core.taps",
-    "primitives": "jaxtap_core.lens",
-    "print": "jaxtap_core.taps",
-    "read_jsonl": "jaxtap_core.jsonl",
-    "record": "jaxtap_core.lens",
-    "unobserved": "jaxtap_core.lens",
-    "verbose": "jaxtap_core.lens",
-    "watch_nan": "jaxtap_core.taps",
+    "Alert": "jaxtap_core.records.events",
+    "BitReport": "jaxtap_core.compare.bit_report",
+    "Certificate": "jaxtap_core.records.events",
+    "Finding": "jaxtap_core.records.events",
+    "IdentityCheck": "jaxtap_core.api.identity",
+    "JSONLSink": "jaxtap_core.recording.sinks",
+    "JaxtapWarning": "jaxtap_core.errors",
+    "LensError": "jaxtap_core.errors",
+    "LoopBudgetExceeded": "jaxtap_core.runtime.stop",
+    "Origin": "jaxtap_core.records.events",
+    "ProgramVerdict": "jaxtap_core.records.events",
+    "Recording": "jaxtap_core.recording.recording",
+    "Tap": "jaxtap_core.request.taps",
+    "TapAlert": "jaxtap_core.runtime.stop",
+    "TapEvent": "jaxtap_core.records.events",
+    "allow_nan": "jaxtap_core.api.record",
+    "assert_bitwise_equal": "jaxtap_core.compare.bits",
+    "check_identity": "jaxtap_core.api.identity",
+    "compare_bits": "jaxtap_core.compare.bits",
+    "find_origin": "jaxtap_core.api.origin",
+    "on": "jaxtap_core.request.taps",
+    "primitives": "jaxtap_core.api.record",
+    "print": "jaxtap_core.request.taps",
+    "read_jsonl": "jaxtap_core.recording.jsonl",
+    "record": "jaxtap_core.api.record",
+    "unobserved": "jaxtap_core.api.record",
+    "verbose": "jaxtap_core.api.record",
+    "watch_nan": "jaxtap_core.request.taps",
 }
 
 __all__ = [

@@ -4,6 +4,6 @@ The pytest plugin: turns what the lens saw into test results. Importing it impor
     numpy.
 """
 
-from pytest_jaxtap.failure import JaxtapFailure
+from pytest_jaxtap.observe.failure import JaxtapFailure
 
 __all__ = ["JaxtapFailure"]

@@ -113,7 +113,7 @@ def _parsed(mark: pytest.Mark) -> Mark:
 def _check_gate(name: str, level: Any) -> None:
     if isinstance(level, bool) or (isinstance(level, str) and level in LEVELS):
         return
-    from jaxtap_core.gate_level import GateLevel
+    from jaxtap_core.request.levels import GateLevel
 
     try:
         GateLevel.parse(level)
@@ -133,7 +133,7 @@ def _pattern(name: str, text: Any) -> re.Pattern[str]:
 def _check_record(name: str, given: Mapping[str, Any]) -> None:
     if not given:
         return
-    from jaxtap_core.settings import Settings
+    from jaxtap_core.request.settings import Settings
 
     known = [*OWN, *(f.name for f in fields(Settings) if f.init)]
     for key in given:

@@ -190,7 +190,7 @@ def check_primitives(config: pytest.Config, options: Options) -> None:
     """
     if options.gate is None or options.gate in LEVELS:
         return
-    from jaxtap_core.gate_level import GateLevel
+    from jaxtap_core.request.levels import GateLevel
 
     try:
         GateLevel.parse(options.gate)

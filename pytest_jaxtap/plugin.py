@@ -14,7 +14,7 @@ import pytest
 from pytest_jaxtap import markers, options, stash
 
 if TYPE_CHECKING:
-    from pytest_jaxtap.fixtures import TapRecorder
+    from pytest_jaxtap.observe.fixtures import TapRecorder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,7 +43,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if wrong := markers.wrong_marks(items):
-        from pytest_jaxtap import wire
+        from pytest_jaxtap.observe import wire
 
         wire.refuse(config, items, wrong)
 
@@ -58,7 +58,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     chosen = item.config.stash[stash.OPTIONS]
     if not (chosen.watches or chosen.live or markers.is_marked(item)):
         return (yield)
-    from pytest_jaxtap import hang, judge, live
+    from pytest_jaxtap.live import hang
+    from pytest_jaxtap.live import progress as live
+    from pytest_jaxtap.observe import body as judge
 
     with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), live.shown(item), judge.watched(item):
         return (yield)
@@ -67,7 +69,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
     if item.config.stash[stash.OPTIONS].watches or markers.is_marked(item):
-        from pytest_jaxtap import hang
+        from pytest_jaxtap.live import hang
 
         item.stash[stash.TIMER] = hang.timer(item.nodeid, settings.timeout, item.config.stash[stash.STDERR])
 
@@ -84,7 +86,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.excinfo is not None or stash.WATCH in item.stash:
-        from pytest_jaxtap import failure, record
+        from pytest_jaxtap.observe import failure, record
 
         failure.show(item, call, report)
         record.put(item, report)
@@ -96,7 +98,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def tap_recorder(request: pytest.FixtureRequest) -> TapRecorder:
     """Record values inside JAX programs: ``with tap_recorder(select="loss") as rec:``."""
-    from pytest_jaxtap.fixtures import TapRecorder
+    from pytest_jaxtap.observe.fixtures import TapRecorder
 
     return TapRecorder(request.config)
 
@@ -104,7 +106,7 @@ def tap_recorder(request: pytest.FixtureRequest) -> TapRecorder:
 @pytest.fixture(scope="session")
 def assert_bitwise() -> Callable[..., None]:
     """Fail unless observing leaves every bit as it is: ``assert_bitwise(f, *args, grad=True)``."""
-    from pytest_jaxtap.fixtures import assert_bitwise
+    from pytest_jaxtap.observe.fixtures import assert_bitwise
 
     return assert_bitwise
 
@@ -112,6 +114,6 @@ def assert_bitwise() -> Callable[..., None]:
 @pytest.fixture
 def tap_snapshot(request: pytest.FixtureRequest) -> Any:
     """Compare with a snapshot, exactly unless told otherwise: ``assert rec == tap_snapshot``."""
-    from pytest_jaxtap.snapshot import make_tap_snapshot
+    from pytest_jaxtap.snapshot.snapshot import make_tap_snapshot
 
     return make_tap_snapshot(request)

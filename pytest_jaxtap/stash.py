@@ -13,8 +13,8 @@ import pytest
 if TYPE_CHECKING:
     import threading
 
+    from pytest_jaxtap.observe.watch import Watch
     from pytest_jaxtap.options import Options
-    from pytest_jaxtap.watch import Watch
 
 # on the config
 OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
@@ -52,8 +52,8 @@ def watch_of(item: pytest.Item) -> Watch:
         TypeError, ValueError: the marker makes no sense (it may have been added after collection).
     """
     if WATCH not in item.stash:
-        from pytest_jaxtap.demand import demand_of
-        from pytest_jaxtap.watch import Watch
+        from pytest_jaxtap.observe.policy import demand_of
+        from pytest_jaxtap.observe.watch import Watch
 
         demand = demand_of(item, item.config.stash[OPTIONS])
         item.stash[WATCH] = Watch(demand, verbose=item.config.get_verbosity() >= 2)

@@ -1,4 +1,4 @@
 """PYTEST_DONT_REWRITE
 
-Reports for people and for CI, each made of the same plain records of tests (`pytest_jaxtap.wire`).
+Reports for people and for CI, each made of the same plain records of tests (`pytest_jaxtap.observe.wire`).
 """

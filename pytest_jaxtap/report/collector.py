@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from pytest_jaxtap.observe.wire import Record, refused, taken
 from pytest_jaxtap.options import Options
-from pytest_jaxtap.wire import Record, refused, taken
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Run:
         observed: number of tests that ran under the lens.
         environment: what the bits of the programs depend on, ``None`` if no program ran.
         rootdir: what the paths in the records are relative to.
-        pages: by node id what only the page shows (`pytest_jaxtap.record.for_page`).
+        pages: by node id what only the page shows (`pytest_jaxtap.observe.record.for_page`).
     """
 
     records: list[Record] = field(default_factory=list)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_jaxtap.observe.wire import attach
 from pytest_jaxtap.stash import OPTIONS
-from pytest_jaxtap.wire import attach
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_jaxtap.snapshot_extension import Question
+    from pytest_jaxtap.snapshot.extension import Question
 
 
 def keep(node: pytest.Item, question: Question, result: Any, file: str) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxtap_core.codec import dtype_name
-from jaxtap_core.diff import Difference, Structural, by_place
-from jaxtap_core.leaf_diff import LeafDifference
-from jaxtap_core.tracks import Track
+from jaxtap_core.compare.diff import Difference, Structural, by_place
+from jaxtap_core.compare.leaf_diff import LeafDifference
+from jaxtap_core.compare.table import Track
+from jaxtap_core.telemetry.codec import dtype_name
+from pytest_jaxtap.observe.wire import Record
 from pytest_jaxtap.report.packed import pack
 from pytest_jaxtap.report.points import Drawing
-from pytest_jaxtap.wire import Record
 
 Item = Structural | LeafDifference
 

@@ -9,8 +9,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from pytest_jaxtap.observe.wire import Record
 from pytest_jaxtap.report.markup import Markup, el
-from pytest_jaxtap.wire import Record
 
 # Curves of these verdicts are shown first, and the first of them opened.
 WORSE = ("different", "missing", "extra")
@@ -26,7 +26,7 @@ def article(record: Record, shown: Record) -> Markup:
 
     Args:
         record: of the test, see ``findings.schema.json``.
-        shown: what only the page shows, see `pytest_jaxtap.record.for_page`.
+        shown: what only the page shows, see `pytest_jaxtap.observe.record.for_page`.
     """
     name, outcome = identity(record["nodeid"]), record["outcome"]
     sources = dict(shown.get("sources", {}))  # each is shown once a test

@@ -37,7 +37,7 @@ def write(run: Run, options: Options) -> str | None:
     """
     if options.html is None:
         return None
-    from jaxtap_core.atomic import write_atomically
+    from jaxtap_core.telemetry.files import write_atomically
 
     options.html.parent.mkdir(parents=True, exist_ok=True)
     # A name of a test may hold half a character, which no encoding has.

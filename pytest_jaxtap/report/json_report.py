@@ -26,7 +26,7 @@ def write(run: Run, options: Options) -> str | None:
     """
     if options.json is None:
         return None
-    from jaxtap_core.atomic import write_atomically
+    from jaxtap_core.telemetry.files import write_atomically
 
     options.json.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document(run), indent=1, ensure_ascii=False, allow_nan=False)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtap_core.diff import aligned
-from jaxtap_core.leaf_diff import LeafDifference
-from jaxtap_core.tolerance import gap
-from jaxtap_core.tracks import Track
-from pytest_jaxtap.wire import Record
+from jaxtap_core.compare.diff import aligned
+from jaxtap_core.compare.leaf_diff import LeafDifference
+from jaxtap_core.compare.table import Track
+from jaxtap_core.compare.tolerance import gap
+from pytest_jaxtap.observe.wire import Record
 
 MOST_POINTS = 500
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_jaxtap.wire import Record
+from pytest_jaxtap.observe.wire import Record
 
 if TYPE_CHECKING:
     from pytest_jaxtap.report.collector import Run

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtap_core.bits import assert_bitwise_equal, compare_bits
+from jaxtap_core.compare.bits import assert_bitwise_equal, compare_bits
 
 Point = namedtuple("Point", "x y")
 
@@ -274,7 +274,7 @@ def test_an_array_that_other_processes_hold_in_part_is_a_clear_error():
         import jax
         import numpy as np
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
-        from jaxtap_core.bits import compare_bits
+        from jaxtap_core.compare.bits import compare_bits
 
         jax.config.update("jax_platforms", "cpu")
         jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))

@@ -15,11 +15,11 @@ import pytest
 from handmade import add, fill
 
 import jaxtap_core as tap
-from jaxtap_core import diff as diff_module
-from jaxtap_core import jsonl
 from jaxtap_core.__main__ import main
-from jaxtap_core.diff import diff
-from jaxtap_core.recording import Recording
+from jaxtap_core.compare import diff as diff_module
+from jaxtap_core.compare.diff import diff
+from jaxtap_core.recording import jsonl
+from jaxtap_core.recording.recording import Recording
 
 X = (np.arange(100, dtype=np.float32) + 1) / 7
 L = np.arange(600, dtype=np.float32).reshape(100, 2, 3)

@@ -6,8 +6,8 @@ import jax
 import jaxlib.version
 import pytest
 
-from jaxtap_core import diff
-from jaxtap_core.environment import differences, fingerprint
+from jaxtap_core.compare import diff
+from jaxtap_core.telemetry.environment import differences, fingerprint
 
 
 def test_it_names_versions_device_and_settings():

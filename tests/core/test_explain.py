@@ -12,9 +12,9 @@ import pytest
 from jax import lax
 from jax.scipy import special
 
-from jaxtap_core.birth import RULES
-from jaxtap_core.events import Origin
-from jaxtap_core.origin import Target, explain_target
+from jaxtap_core.provenance.locate import Target, explain_target
+from jaxtap_core.provenance.reasons.base import RULES
+from jaxtap_core.records.events import Origin
 
 INF = jnp.inf
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxtap_core.origin import Target, explain_target
+from jaxtap_core.provenance.locate import Target, explain_target
 
 INF = np.float32(np.inf)
 f32 = lambda *x: jnp.array(x, jnp.float32)
@@ -334,7 +334,7 @@ def test_a_zero_is_followed_through_a_loop():
 
 
 def test_of_a_very_big_array_the_element_that_failed_is_described(monkeypatch):
-    monkeypatch.setattr("jaxtap_core.replay.CODE_BYTES", 100)
+    monkeypatch.setattr("jaxtap_core.provenance.flat.CODE_BYTES", 100)
     x = np.linspace(1, 80, 1000, dtype=np.float32)
     x[700] = 100
     origin = origin_of(jnp.exp, jnp.asarray(x), bad="inf")

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from handmade import add, fill
 
-from jaxtap_core.frame import frame
-from jaxtap_core.recording import Recording
+from jaxtap_core.recording.dataframe import frame
+from jaxtap_core.recording.recording import Recording
 
 
 def test_rows_are_in_canonical_order_and_scalars_keep_dtype_and_bits():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxtap_core.growth import growth
+from jaxtap_core.compare.growth import growth
 
 T = np.arange(200)
 NOISE = np.exp(np.random.default_rng(0).normal(0, 0.3, 200))

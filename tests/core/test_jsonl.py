@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from handmade import add, fill
 
-from jaxtap_core import jsonl
-from jaxtap_core.codec import decode, encode, row_texts, rows_from
-from jaxtap_core.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
-from jaxtap_core.recording import Recording
+from jaxtap_core.recording import jsonl
+from jaxtap_core.recording.recording import Recording
+from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
+from jaxtap_core.telemetry.codec import decode, encode, row_texts, rows_from
 
 
 @pytest.fixture(autouse=True)

@@ -214,7 +214,7 @@ SAME_BITS = """
     import jax
     import jax.numpy as jnp
     import numpy as np
-    from jaxtap_core.bits import compare_bits
+    from jaxtap_core.compare.bits import compare_bits
 
     f32 = np.float32
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxtap_core.find import find_origin
-from jaxtap_core.origin import Explanation, Target, explain_target
+from jaxtap_core.api.origin import find_origin
+from jaxtap_core.provenance.locate import Explanation, Target, explain_target
 
 
 def explained(f, *args, kind="result", path="", steps=(), index=0, bad="nan", lane=None) -> Explanation:

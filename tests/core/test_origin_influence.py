@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxtap_core.influence import boxes
-from jaxtap_core.replay import flatten
+from jaxtap_core.provenance.dependence import boxes
+from jaxtap_core.provenance.flat import flatten
 
 x = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4)
 square = (x[:, :3] + 9 * np.eye(3, dtype=np.float32)).astype(np.float32)

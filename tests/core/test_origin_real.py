@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtap_core.find import find_origin
+from jaxtap_core.api.origin import find_origin
 
 
 def line_of(f, text: str) -> str:

@@ -11,7 +11,7 @@ PRELUDE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from jaxtap_core.origin import Target, explain_target
+from jaxtap_core.provenance.locate import Target, explain_target
 
 def explained(f, *args, kind="result", path="", steps=(), index=0):
     target = Target(kind, path, steps, index)

@@ -16,7 +16,7 @@ from jax import lax
 from jax.scipy import special
 
 import jaxtap_core as tap
-from jaxtap_core.origin import Target, explain_target
+from jaxtap_core.provenance.locate import Target, explain_target
 
 NOT_TAKEN = "branch that was not taken"
 

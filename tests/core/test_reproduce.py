@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtap_core.events import Finding, TapEvent
-from jaxtap_core.reproduce import keep, save
+from jaxtap_core.gate.reproduce import keep, save
+from jaxtap_core.records.events import Finding, TapEvent
 
 FOUR = "--xla_force_host_platform_device_count=4"
 

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from jaxtap_core import sinks
-from jaxtap_core.events import TapEvent
-from jaxtap_core.jsonl import read_jsonl
-from jaxtap_core.sinks import JSONLSink
+from jaxtap_core.recording import sinks
+from jaxtap_core.recording.jsonl import read_jsonl
+from jaxtap_core.recording.sinks import JSONLSink
+from jaxtap_core.records.events import TapEvent
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtap_core.events import Finding, Origin, TapEvent
-from jaxtap_core.reproduce import keep, save
-from jaxtap_core.story import tell
+from jaxtap_core.gate.reproduce import keep, save
+from jaxtap_core.records.events import Finding, Origin, TapEvent
+from jaxtap_core.records.story import tell
 
 
 def met(path="", steps=(), kind="output", total=None, program="train", **more) -> TapEvent:

@@ -396,7 +396,7 @@ def copied_program():
 
 @pytest.mark.parametrize("identity", ["certified", "inline"])
 def test_taps_read_a_copy_what_a_rewriting_in_place_reads(identity, monkeypatch):
-    from jaxtap_core.observer import Observer
+    from jaxtap_core.instrument.interpreter import Observer
 
     taps = (tap.on(("mul", "sin", "cholesky", "cond", "scan")), tap.watch_nan("*"))
     start = jnp.array([0.3, -0.4])

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxtap_core as tap
-from jaxtap_core.diff import diff
-from jaxtap_core.jsonl import read_jsonl
-from jaxtap_core.sinks import JSONLSink
+from jaxtap_core.compare.diff import diff
+from jaxtap_core.recording.jsonl import read_jsonl
+from jaxtap_core.recording.sinks import JSONLSink
 
 
 @jax.jit

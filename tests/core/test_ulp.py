@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtap_core.ulp import NO_DISTANCE, ulp_distance
+from jaxtap_core.telemetry.ulp import NO_DISTANCE, ulp_distance
 
 SMALL_FLOATS = [
     jnp.float4_e2m1fn,

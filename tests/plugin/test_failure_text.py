@@ -6,9 +6,9 @@ import pytest
 from inner import BORN, HEADLINE, lay, run
 
 from jaxtap_core import Alert, Finding, Recording, TapEvent
-from jaxtap_core.events import Certificate, ProgramVerdict
-from pytest_jaxtap.demand import Demand
-from pytest_jaxtap.watch import MOST_LINES, Watch
+from jaxtap_core.records.events import Certificate, ProgramVerdict
+from pytest_jaxtap.observe.policy import Demand
+from pytest_jaxtap.observe.watch import MOST_LINES, Watch
 
 TWO = "def test_two():\n    descend(1.0)\n    jnp.log(jnp.float32(-1.0))\n"
 

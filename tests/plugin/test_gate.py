@@ -235,12 +235,12 @@ def test_the_plugin_alone_loads_no_jax(pytester: pytest.Pytester, monkeypatch: p
     loaded = next(line for line in result.outlines if line.startswith("LOADED")).split()[1:]
     assert loaded == [
         "pytest_jaxtap",
-        "pytest_jaxtap.failure",
+        "pytest_jaxtap.observe.failure",
         "pytest_jaxtap.markers",
         "pytest_jaxtap.options",
         "pytest_jaxtap.plugin",
         "pytest_jaxtap.report",
         "pytest_jaxtap.report.collector",
         "pytest_jaxtap.stash",
-        "pytest_jaxtap.wire",
+        "pytest_jaxtap.observe.wire",
     ]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import jaxtap_core as tap
-from jaxtap_core.ahead import MOST_EVENTS, Ahead, Loop, Progress, watching
-from pytest_jaxtap.live import told
+from jaxtap_core.runtime.progress import MOST_EVENTS, Ahead, Loop, Progress, watching
+from pytest_jaxtap.live.progress import told
 
 if sys.platform != "win32":
     from terminal import COLUMNS, run, screen

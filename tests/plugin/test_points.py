@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from jaxtap_core.diff import compare
-from jaxtap_core.tolerance import Tolerances
-from jaxtap_core.tracks import Place, Track, tracks_of
+from jaxtap_core.compare.diff import compare
+from jaxtap_core.compare.table import Place, Track, tracks_of
+from jaxtap_core.compare.tolerance import Tolerances
 from pytest_jaxtap.report.curves import curves
 from pytest_jaxtap.report.packed import unpack
 from pytest_jaxtap.report.points import MOST_POINTS

@@ -12,7 +12,7 @@ pytest_plugins = ["pytester"]
 
 # Must be there before: what a run in this process imports first is forgotten after it, and JAX
 # does not stand being imported twice.
-for module in ("jax", "pandas", "pytest_jaxtap.snapshot_extension"):
+for module in ("jax", "pandas", "pytest_jaxtap.snapshot.extension"):
     importlib.import_module(module)
 
 # Plugins that have no part in this and cost seconds a run.
@@ -20,7 +20,7 @@ QUIET = [f"-pno:{name}" for name in ("asyncio", "hypothesispytest", "anyio", "ja
 
 MADE = '''
 import numpy as np
-from jaxtap_core.recording import Recording, Stream, StreamKey
+from jaxtap_core.recording.recording import Recording, Stream, StreamKey
 
 N = 100
 X = (np.arange(N, dtype=np.float32) + 1) / 7

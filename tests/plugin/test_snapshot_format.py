@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtap_core.tracks import Place, Track, tracks_of
-from pytest_jaxtap import snapshot_arrays
-from pytest_jaxtap.snapshot_format import DamagedSnapshotError, Entry, dump, named_files
-from pytest_jaxtap.snapshot_parse import parse
+from jaxtap_core.compare.table import Place, Track, tracks_of
+from pytest_jaxtap.snapshot import arrays as snapshot_arrays
+from pytest_jaxtap.snapshot.format import DamagedSnapshotError, Entry, dump, named_files
+from pytest_jaxtap.snapshot.parse import parse
 
 ENVIRONMENT = {"jax": "0.10.2", "x64": False, "matmul_precision": None, "xla_flags": ["--a=b"]}
 

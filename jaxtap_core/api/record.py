@@ -1,0 +1,256 @@
+"""The lens itself: a trace that receives every program a thread executes, and the ways to put it on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, overload
+
+from jaxtap_core import _compat
+from jaxtap_core.api import mesh
+from jaxtap_core.errors import LensError
+from jaxtap_core.recording.recording import Recording
+from jaxtap_core.request.settings import Settings
+from jaxtap_core.runtime import context as blocks
+from jaxtap_core.runtime import progress as ahead
+from jaxtap_core.runtime.receiver import Receiver
+from jaxtap_core.runtime.session import Session
+from jaxtap_core.runtime.traced import observe_inside
+
+
+class LensTrace(_compat.Trace):
+    """Receives each program that is executed at top level, after all transformations, and hands it to its session.
+
+    There is one for all blocks: JAX keeps an entry of a function's fast cache for every trace that it was called under.
+    """
+
+    is_lens = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parent_trace = _compat.eval_trace
+
+    def stage_value(self, value: Any) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.stage_value(value)
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        __tracebackhide__ = True
+        with _compat.set_current_trace(_compat.eval_trace):
+            session = blocks.session_of_program()
+            if session is None:
+                return primitive.bind(*args, **params)
+            return ahead.execute(session, primitive, args, params)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_call(self, primitive: Any, fun: Any, args: Any, params: Any, /) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.process_call(primitive, fun, args, params)
+
+    def process_shard_map(self, primitive: Any, fun: Any, args: Any, /, **params: Any) -> Any:
+        # run outside of jit: JAX executes its inside primitive by primitive, each on all shards
+        return self.process_primitive(primitive, args, {**params, "subfuns": (fun,)})
+
+    def cur_qdd(self, x: Any) -> Any:
+        return _compat.eval_trace.cur_qdd(x)
+
+
+LENS = LensTrace()
+
+
+class Block:
+    """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives."""
+
+    def __init__(self, receiver: Receiver, *, last: bool = True) -> None:
+        self._receiver = receiver
+        self._last = last
+        self._session: Session | None = None
+        self._outer: Any = None
+
+    def __enter__(self) -> Recording:
+        if self._session is not None:
+            raise LensError("this tap.record(...) block is entered already; make another for a nested one")
+        trace = _compat.current_trace()
+        if not (_compat.is_eval_trace(trace) or trace is LENS):
+            raise LensError(
+                "tap.record(...) was entered inside a function that JAX is tracing (jit, vmap, grad, scan body). "
+                "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
+                "function: g = tap.verbose(f, on_step=print) and call g there"
+            )
+        self._session = Session(self._receiver, last=self._last, outer=blocks.innermost())
+        self._outer = trace
+        mesh.acquire()
+        blocks.enter(self._session)
+        _compat.make_current(LENS)
+        return self._receiver.recording
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        session, self._session = self._session, None
+        assert session is not None
+        innermost = blocks.leave(session)
+        if innermost or not blocks.any_on():
+            _compat.make_current(self._outer if blocks.any_on() else _compat.eval_trace)
+        mesh.release()
+        with _compat.set_current_trace(_compat.eval_trace):
+            session.close(failed=kind is not None)
+
+    def __getattr__(self, name: str) -> Any:
+        receiver = self.__dict__.get("_receiver")
+        if receiver is not None and hasattr(receiver.recording, name):
+            raise AttributeError(
+                f"a recording is made by entering the block: with tap.record(...) as rec: ..., then rec.{name}",
+                name=name,
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "tap.record(...) with options alone is a context manager, no decorator: with tap.record(...) as rec: ..., "
+            "or wrap a function: g, rec = tap.record(f, ...)"
+        )
+
+
+@overload
+def record(f: None = None, /, **options: Any) -> Block: ...
+@overload
+def record(f: Callable[..., Any], /, **options: Any) -> tuple[Callable[..., Any], Recording]: ...
+def record(f: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Observe what runs in a ``with`` block, or what a function runs, and record it.
+
+    Args:
+        f: a function to wrap; without it the result is a context manager.
+        options: what to observe, see `jaxtap_core.request.settings.Settings`: ``select``, ``on_step``, ``select_ys``,
+            ``on_ys``, ``taps``, ``alert``, ``alert_ys``, ``alert_once``, ``alert_ys_once``, ``sample_every``,
+            ``where``, ``max_depth``, ``ops``, ``gate``, ``inf``, ``fail_fast``, ``max_trips``, ``identity``, ``sinks``.
+
+    Returns:
+        A context manager that gives a `Recording`; or, given ``f``, the pair ``(g, recording)`` where ``g`` is called
+        like ``f`` and every call adds to the recording.
+
+    Raises:
+        TypeError, ValueError: an option that does not exist or does not make sense.
+        LensError: entered inside a function that JAX is tracing.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> import jaxtap_core as tap
+        >>> @jax.jit
+        ... def train(x):
+        ...     return jax.lax.fori_loop(0, 3, lambda i, loss: loss / 2, x)
+        >>> with tap.record(select="loss") as rec:
+        ...     result = train(8.0)
+        >>> [float(event.value) for event in rec.events]
+        [4.0, 2.0, 1.0]
+    """
+    receiver = Receiver(Settings.of("tap.record", options), Recording())
+    if f is None:
+        return Block(receiver)
+    if not options and _decorates(sys._getframe(1), f):
+        raise TypeError(
+            f"@tap.record is no decorator: what it gives for a function is a pair, g, rec = tap.record({f.__name__}), "
+            "so that a test would be hidden. Write with tap.record(...) as rec: ... inside, or above a test "
+            "@pytest.mark.tap(...)"
+        )
+    return _wrapped("tap.record", f, receiver), receiver.recording
+
+
+def _decorates(caller: FrameType, f: Callable[..., Any]) -> bool:
+    """Whether the line that ``caller`` is in stands above the definition of ``f``, as a decorator does."""
+    code = getattr(inspect.unwrap(f), "__code__", None) if callable(f) else None
+    if code is None or code.co_name == "<lambda>" or code.co_filename != caller.f_code.co_filename:
+        return False
+    if code.co_filename.startswith("<"):  # typed in: all that is has one name, and begins at the first line
+        return False
+    first = code.co_firstlineno
+    body = min((line for *_, line in code.co_lines() if line and line > first), default=first + 1)
+    return first <= caller.f_lineno < body
+
+
+def verbose(f: Callable[..., Any], /, **options: Any) -> Callable[..., Any]:
+    """Wrap ``f`` so that its events are heard live, and not kept.
+
+    Args:
+        f: any function that runs JAX programs; it may be jitted. Wrapped inside an outer ``jit``, ``vmap`` or ``grad``
+            it works as well: events then carry the lane.
+        options: as for `record`; ``on_step`` and ``on_ys`` hear the events.
+
+    Returns:
+        A function called like ``f``.
+    """
+    return _wrapped("tap.verbose", f, Receiver(Settings.of("tap.verbose", options), Recording(), keep=False))
+
+
+def _wrapped(name: str, f: Callable[..., Any], receiver: Receiver) -> Callable[..., Any]:
+    if not callable(f):
+        raise TypeError(f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)")
+
+    @functools.wraps(f)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        trace = _compat.current_trace()
+        if not (_compat.is_eval_trace(trace) or trace is LENS):
+            return observe_inside(f, receiver, args, kwargs)
+        with Block(receiver, last=False):
+            return f(*args, **kwargs)
+
+    return observed
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """What stands in this block runs as if no lens were there."""
+    if _compat.current_trace() is not LENS:
+        yield
+        return
+    with _compat.set_current_trace(_compat.eval_trace):
+        yield
+
+
+@contextmanager
+def allow_nan() -> Iterator[None]:
+    """What stands in this block may make NaNs: the gate looks away, everything else is observed as before."""
+    session = blocks.session_of_program() if _compat.current_trace() is LENS else None
+    if session is None:
+        yield
+        return
+    session.settle_now()
+    session.gate_paused += 1
+    try:
+        yield
+    finally:
+        session.settle_now()
+        session.gate_paused -= 1
+
+
+def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str, int]:
+    """How often each primitive stands in the program that ``f`` makes of these arguments, inner programs included.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> primitives(lambda x: jnp.sin(x) * jnp.sin(2 * x), 1.0)
+        {'mul': 2, 'sin': 2}
+    """
+    from jaxtap_core.runtime.traced import trace_call
+
+    counts: Counter[str] = Counter()
+
+    def walk(jaxpr: Any) -> None:
+        for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
+            counts[eqn.primitive.name] += 1
+            for _, inner in _compat.sub_jaxprs(eqn.params):
+                walk(inner)
+
+    with _compat.set_current_trace(_compat.eval_trace):
+        walk(trace_call(f, args, kwargs).jaxpr)
+    return dict(sorted(counts.items()))

@@ -1,0 +1,44 @@
+"""Calls: the wrapped program is evaluated in place; what the wrapper asked of the compiler is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax import lax
+
+from jaxtap_core import _compat
+from jaxtap_core.jaxpr.structure import call_of, call_operands
+
+if TYPE_CHECKING:
+    from jaxtap_core.instrument.interpreter import Observer
+    from jaxtap_core.instrument.plan import EqnPlan
+
+
+def _constrained(values: list[Any], shardings: Any) -> list[Any]:
+    """Apply the shardings that an inner ``jit`` was given explicitly."""
+    return [
+        x if sharding is _compat.UNSPECIFIED else lax.with_sharding_constraint(x, sharding)
+        for x, sharding in zip(values, shardings, strict=True)
+    ]
+
+
+def call_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
+    """``jit``, ``checkpoint``, custom rules, ``custom_linear_solve``: transparent."""
+    call = call_of(eqn)
+    assert call is not None
+    inputs = call_operands(eqn, call, values)
+    params = eqn.params
+    if "in_shardings" in params:
+        inputs = _constrained(inputs, params["in_shardings"])
+    if params.get("differentiated") and params.get("prevent_cse"):
+        # rematerialisation is only worth its name while the compiler cannot merge it with the forward pass
+        inputs = list(lax.optimization_barrier(tuple(inputs)))
+    run = lambda *inputs: observer.walk(plan.levels[0], call.jaxpr, inputs)
+    if observer.inside and "policy" in params:
+        # an outer ``grad`` may follow, and is to rematerialise as the user wished
+        run = jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])
+    outs = run(*inputs)
+    if "out_shardings" in params:
+        outs = _constrained(outs, params["out_shardings"])
+    return outs

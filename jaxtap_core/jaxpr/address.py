@@ -1,0 +1,131 @@
+"""Addresses inside a program: which segment of a path each loop, branch and primitive gets.
+
+Loops and branches of one level are numbered together, in program order, so an address does not move when a filter
+changes. Calls (``jit``, ``checkpoint``, custom rules) are transparent: the numbering goes on through them. Loops that
+JAX's own library code builds are numbered apart as ``jax:scan[0]``, since their number differs between releases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import jax
+
+from jaxtap_core import _compat
+from jaxtap_core.records.events import Phase
+
+_JAX_ROOT = os.path.dirname(jax.__file__) + os.sep
+_JAX_SRC = os.path.join(_JAX_ROOT, "_src") + os.sep
+
+# Files of JAX through which every loop goes on its way from whoever asked for it; they ask for none themselves.
+_MACHINERY = tuple(
+    os.path.join(_JAX_SRC, part)
+    for part in (
+        "ad_checkpoint.py",
+        "api.py",
+        "api_util.py",
+        "core.py",
+        "custom_",
+        "interpreters" + os.sep,
+        os.path.join("lax", "control_flow") + os.sep,
+        "linear_util.py",
+        "pjit.py",
+        "profiler.py",
+        "source_info_util.py",
+        "traceback_util.py",
+        "util.py",
+    )
+)
+
+# Folders of JAX whose functions compute something of their own from what they are given.
+_COMPUTING = tuple(os.path.join(_JAX_SRC, part) + os.sep for part in ("scipy", "nn", "image"))
+
+
+class Numbering:
+    """Hands out the segments of one level of a program, in program order."""
+
+    def __init__(self) -> None:
+        self._structures: Counter[str] = Counter()
+        self._primitives: Counter[str] = Counter()
+
+    def structure(self, name: str, library: bool) -> str:
+        """Segment of the next loop or branch, e.g. ``scan[0]`` or ``jax:while[0]``."""
+        prefix = "jax:" if library else ""
+        number = self._structures[prefix]
+        self._structures[prefix] += 1
+        return f"{prefix}{name}[{number}]"
+
+    def primitive(self, name: str) -> str:
+        """Segment of the next primitive of that name, e.g. ``cholesky[0]``."""
+        number = self._primitives[name]
+        self._primitives[name] += 1
+        return f"{name}[{number}]"
+
+
+def join(prefix: str, segment: str) -> str:
+    """The address of ``segment`` inside ``prefix``."""
+    return f"{prefix}/{segment}" if prefix else segment
+
+
+def built_by_jax(source_info: Any) -> bool:
+    """Whether JAX's own library code asked for the loop, rather than the user (or a library of theirs)."""
+    for file, _ in _compat.raw_files(source_info):
+        if not file.startswith(_MACHINERY):
+            return file.startswith(_JAX_ROOT)
+    return False
+
+
+def written_by_jax(jaxpr: Any) -> bool:
+    """Whether a program is the inside of a function of JAX's library, such as ``jnp.var``."""
+    file = _compat.traced_from(jaxpr)
+    return file.startswith(_JAX_ROOT) and not file.startswith(_MACHINERY)
+
+
+def computed_by_jax(source_info: Any) -> bool:
+    """Whether the user called a function that computes, such as a density of ``jax.scipy``, and JAX's code the rest.
+
+    Other functions of JAX (``where``, ``full``, ``x.at[...].set``) pass on what they are given.
+    """
+    called = ""
+    for file, _ in _compat.raw_files(source_info):
+        if not file.startswith(_JAX_ROOT):
+            break
+        called = file
+    return called.startswith(_COMPUTING)
+
+
+def is_fori(source_info: Any) -> bool:
+    """Whether the loop was built by ``fori_loop``, which adds a hidden counter (and limit) to the carry."""
+    for file, function in _compat.raw_files(source_info):
+        if not file.startswith(_JAX_ROOT):
+            return False
+        if function == "fori_loop":
+            return True
+    return False
+
+
+def phase_of(source_info: Any, outer: Phase = "forward") -> Phase:
+    """Which pass of a differentiated program an equation belongs to; inside a loop, ``outer`` is the loop's pass."""
+    return _phase(_compat.name_stack_of(source_info), outer)
+
+
+def current_phase() -> Phase:
+    """Which pass of a differentiated function the program that is executed right now belongs to."""
+    return _phase(_compat.current_scopes(), "forward")
+
+
+def _phase(scopes: str, outer: Phase) -> Phase:
+    if "rematted_computation" in scopes:
+        return "recompute"
+    return "backward" if "transpose(" in scopes else outer
+
+
+def source_of(source_info: Any, default: str = "") -> str:
+    """``file.py:line (function)`` of the user's line, or ``default`` where JAX kept none."""
+    frame = _compat.user_frame(source_info)
+    if frame is None:
+        return default
+    function = frame.function.rpartition("<locals>.")[2]
+    return f"{os.path.basename(frame.file)}:{frame.line} ({function})"

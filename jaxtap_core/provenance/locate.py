@@ -1,0 +1,264 @@
+"""Where a NaN (or Inf) was born, and why.
+
+The program is run again on the same inputs, and the bad value is followed backwards: from the
+element where it was met, to the element of the operand that was bad before, through branches and
+calls, back through the steps of a loop, until an equation is found that made it of good operands.
+Only that equation's operands are then looked at closely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, Scan
+from jaxtap_core.provenance.activation import Entry, NotMet, Place, numpy_codes
+from jaxtap_core.provenance.backward import first_bad, follow, region_of
+from jaxtap_core.provenance.dependence import Index
+from jaxtap_core.provenance.flat import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
+from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, Found
+from jaxtap_core.provenance.report import origin_of
+from jaxtap_core.records.events import Origin, Phase
+
+DONATED = "inputs were donated"
+KEEP = "set jaxtap_keep_donated = true, so that the inputs are kept for the replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The bad value that somebody met.
+
+    Attributes:
+        kind: ``"carry"``, ``"output"`` (of a loop), ``"result"`` (of the program) or
+            ``"primitive"``.
+        path: address of the loop or primitive; empty for a result.
+        steps: index vector of the step at which it was first met, outermost loop first. The last
+            one may be ``None`` for a carry or an output: then it is looked for.
+        index: which carry or output of the loop's equation, which result, which output of the
+            primitive.
+        bad: ``"nan"`` or ``"inf"``.
+        lane: lane of a loop batched over its predicate, else ``None``.
+    """
+
+    kind: Literal["carry", "output", "result", "primitive"]
+    path: str
+    steps: tuple[int | None, ...]
+    index: int
+    bad: Literal["nan", "inf"] = "nan"
+    lane: Index | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the replay found out about a `Target`.
+
+    Attributes:
+        origin: where it was born, and why.
+        count, size, first_index: of the bad elements where it was met; ``None`` where the replay
+            could not tell.
+        last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it
+            came in).
+        step: the step at which it was met (-1: it was bad when it came into the loop).
+    """
+
+    origin: Origin
+    count: int | None = None
+    size: int | None = None
+    first_index: Index | None = None
+    last_good: dict[str, Any] | None = None
+    step: int | None = None
+
+
+def explain_target(
+    jaxpr: Any, args: Sequence[Any], target: Target, source: str = "", phase: Phase = "forward"
+) -> Explanation:
+    """Where the bad value ``target`` of a program was born.
+
+    Args:
+        jaxpr: the program, a closed jaxpr.
+        args: its inputs, concrete.
+        target: what was met, and where.
+        source, phase: of what ran the program, for equations that know none of their own.
+
+    Returns:
+        The explanation. A program that cannot be replayed gets an origin with ``reproduced=False``
+        and the reason.
+    """
+    if any(_is_deleted(arg) for arg in args):
+        return _unexplained(DONATED, KEEP)
+    try:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _Replay(jaxpr, args, target, source, phase).explain()
+    except CannotReplay as error:
+        return _unexplained(str(error))
+    except Exception as error:  # an explanation must never be what breaks a test
+        lines = str(error).splitlines() or [""]
+        return _unexplained(f"the replay itself failed: {type(error).__name__}: {lines[0]}")
+
+
+def _is_deleted(arg: Any) -> bool:
+    return isinstance(arg, jax.Array) and arg.is_deleted()
+
+
+def _unexplained(reason: str, advice: str = "") -> Explanation:
+    return Explanation(Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False))
+
+
+class _Replay:
+    """One program, its inputs and one target."""
+
+    def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target, source: str, phase: Phase) -> None:
+        self.source, self.phase = source, phase
+        self.jaxpr, self.args, self.target = quiet(jaxpr), list(args), target
+        self.bit = BITS[target.bad]
+        self.names = _compat.arg_names(jaxpr)
+        self.level = flatten(self.jaxpr, self.source, self.phase)
+        if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
+            raise CannotReplay("the program changes a mutable reference it was given: its first content is gone")
+        self.shift = 0
+        if _compat.body_of(self.jaxpr).jaxpr.effects:
+            self._discharge()
+        complete = target.kind == "result"  # of other programs it is not known whether they came to an end
+        self.root = Place(self.level, self.args, complete=complete)
+
+    def explain(self) -> Explanation:
+        """The explanation of the target."""
+        if self.target.kind == "result":
+            return self._result()
+        if self.target.kind == "primitive":
+            return self._primitive()
+        return self._leaf()
+
+    def _discharge(self) -> None:
+        """Turn references into values; a scan that used some has more carries, before its own."""
+        old, target = self.level, self.target
+        self.jaxpr = _compat.without_refs(self.jaxpr)
+        self.level = flatten(self.jaxpr, self.source, self.phase)
+        if target.kind == "carry":
+            before, after = node_of(old, target.path).eqn, node_of(self.level, target.path).eqn
+            if len(before.outvars) != len(after.outvars):
+                if before.primitive.name != "scan":
+                    raise CannotReplay(f"{target.path} uses mutable references")
+                scan = Scan.of(before)
+                consts = scan.split([var.aval for var in before.invars])[0]
+                self.shift = 1 + sum(map(_compat.is_ref, consts))
+
+    # -- the three kinds of target
+
+    def _result(self) -> Explanation:
+        results = jax.jit(_compat.jaxpr_as_fun(self.jaxpr))(*self.args)
+        code = numpy_codes(host(results[self.target.index]))
+        if not (code & self.bit).any():
+            raise CannotReplay(f"a second run of the same program did not give it again{self._without_jit()}")
+        try:
+            return self._follow(self.root, self.level.outputs[self.target.index], code, ...)
+        except NotMet as error:
+            raise CannotReplay(f"{error}{self._without_jit()}") from error
+
+    def _without_jit(self) -> str:
+        env = evaluate(self.level, self.args, self.level.outputs)
+        code = numpy_codes(host(env[self.level.outputs[self.target.index]]))
+        seen = "is there" if (code & self.bit).any() else "is not there"
+        return f"; run equation by equation, without jit, it {seen}"
+
+    def _primitive(self) -> Explanation:
+        place, node = self._descend()
+        number = node.outputs[self.target.index]
+        return self._follow(place, number, place.code(number), self.target.lane or ...)
+
+    def _leaf(self) -> Explanation:
+        place, node = self._descend()
+        passage = place.passage(node)
+        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
+        out = passage.body.outputs[leaf]
+        known = self.target.steps[-1] if self.target.steps else None
+        region = region_of(passage.shape(leaf), self.target.lane)
+        stop = ENDLESS if known is None else known + 1
+        found = passage.find(leaf, self.bit, region, first=True, stop=stop)
+        if found.step == NEVER:
+            raise NotMet(self.target.path)
+        if found.step == AT_ENTRY:
+            number = node.inputs[passage.pred_consts + passage.num_consts + leaf]
+            return self._follow(place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY)
+        entry = Entry(place, node, "body", passage, found.step, leaf)
+        body = place.body(node, found.before, entry)
+        code = body.code(out)
+        if passage.lanes and code.shape:
+            active = passage.active(found.before)
+            code = np.where(active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0)
+        return self._follow(body, out, code, self.target.lane or ..., found)
+
+    def _follow(
+        self,
+        place: Place,
+        number: int,
+        code: np.ndarray,
+        box: Any,
+        found: Found | None = None,
+        step: int | None = None,
+    ) -> Explanation:
+        whole = code.shape == place.shape(number)
+        index = first_bad(code, self.bit, box) if whole else None
+        if found is not None and place.entry is not None:
+            place.entry = place.entry._replace(element=index)
+            step = found.step
+        return Explanation(
+            origin=origin_of(follow(place, number, index, self.target.bad), self.names),
+            count=int(((code & self.bit) > 0).sum()) if whole else None,
+            size=code.size if whole else None,
+            first_index=index,
+            last_good=_last_good(found),
+            step=step,
+        )
+
+    # -- finding the place
+
+    def _descend(self) -> tuple[Place, Node]:
+        """The place in which the target's loop or primitive stands, and its node."""
+        place, steps = self.root, iter(self.target.steps)
+        segments = self.target.path.split("/")
+        while True:
+            place, node = place.locate(segments.pop(0))
+            if not segments:
+                return place, node
+            if node.primitive == BRANCHES:
+                place = place.branch(node)
+                if not place.path.endswith(f"/{segments.pop(0)}"):
+                    raise NotMet(f"another branch of {node.segment} is taken")
+            elif node.primitive in LOOPS:
+                step = next(steps, None)
+                if step is None:
+                    raise CannotReplay(f"the step of {node.segment} is not known")
+                if segments[0] == "pred":
+                    segments.pop(0)
+                    place = place.pred_at(node, step)
+                else:
+                    place = place.at_step(node, step)
+            else:
+                raise CannotReplay(f"the program has no {self.target.path}")
+            place.complete = self.target.kind == "result"
+
+
+def node_of(level: Level, path: str) -> Node:
+    """The equation at an address."""
+    segments = path.split("/")
+    while True:
+        segment = segments.pop(0)
+        node = next((node for node in level.nodes if node.segment == segment), None)
+        if node is None:
+            raise CannotReplay(f"the program has no {segment}")
+        if not segments:
+            return node
+        branch = node.primitive == BRANCHES or segments[0] == "pred"
+        level = node.inner(segments.pop(0) if branch else "body")
+
+
+def _last_good(found: Found | None) -> dict[str, Any] | None:
+    if found is None or not np.isfinite(found.last).all():
+        return None
+    return {"step": found.step - 1, "min": found.last[0], "max": found.last[1]}

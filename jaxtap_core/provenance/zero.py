@@ -1,0 +1,215 @@
+"""Where a zero came from: followed backwards, like a NaN, to what made it.
+
+A zero that a backward ``where`` put in the place of a cotangent tells of a branch that was not taken; other zeros are
+underflows, differences of equal numbers, and the like.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED
+from jaxtap_core.provenance.activation import Entry, Place
+from jaxtap_core.provenance.backward import behind_element, carry_of, enter_shards, outside, row_of
+from jaxtap_core.provenance.dependence import Box, Index
+from jaxtap_core.provenance.flat import CannotReplay, Node, host, is_inexact
+from jaxtap_core.provenance.reasons.base import is_subnormal, show, widen, zero_text
+
+LINKS = 100  # equations through which a zero is followed
+
+
+class Zero(NamedTuple):
+    """What is known of a zero.
+
+    Attributes:
+        select: the equation that put it in the place of the cotangent of a branch that was not taken, if that is
+            what it is.
+        story: how else it became zero; empty where that is not known.
+    """
+
+    select: Node | None = None
+    story: str = ""
+
+
+class Spot(NamedTuple):
+    """One element of value ``number`` of a place."""
+
+    place: Place
+    number: int
+    element: Index
+
+
+# Out of these a zero comes as it went in.
+_MOVE_NAMES = """
+convert_element_type reduce_precision copy copy_p real imag conj name broadcast_in_dim broadcast_to reshape squeeze
+expand_dims transpose slice dynamic_slice rev concatenate pad gather dynamic_update_slice optimization_barrier
+sharding_constraint split tile stop_gradient scatter stack neg select_n
+"""
+_MOVE = frozenset(_MOVE_NAMES.split())
+
+# A zero operand makes these zero, whatever the others are; of a quotient the first, of a power a positive one.
+_ANY_NAMES = """
+mul div integer_pow dot_general abs sign sqrt cbrt square sin tan sinh tanh asin atan asinh atanh expm1 log1p erf
+erf_inv floor ceil round max min clamp reduce_max reduce_min reduce_prod
+"""
+_ANY = frozenset(_ANY_NAMES.split())
+
+# These are zero where all that is added up is, or where it cancels out.
+_ALL = frozenset({"add", "add_any", "complex", "cumsum", "reduce_sum", "scatter-add"})
+
+# Of finite numbers that are not zero these make no zero, except by underflow.
+_NEVER_ZERO_NAMES = """
+mul div exp exp2 integer_pow pow square logistic erfc sqrt rsqrt convert_element_type reduce_precision
+"""
+_NEVER_ZERO = frozenset(_NEVER_ZERO_NAMES.split())
+
+
+def trace_zero(place: Place, number: int, index: Index) -> Zero:
+    """Follow the zero at element ``index`` of a value back to where it came from."""
+    try:
+        return _trace(place, number, index)
+    except CannotReplay:
+        return Zero()
+
+
+def _trace(place: Place, number: int, index: Index) -> Zero:
+    select: Node | None = None  # the select that picked it, as long as it was only moved since
+    for _ in range(LINKS):
+        if number in place.level.consts:
+            return Zero(select)
+        producer = place.level.producers[number]
+        if producer is None:
+            spot = _before(place, number, index)
+        else:
+            node = place.level.nodes[producer]
+            output = node.outputs.index(number)
+            if node.primitive in (*LOOPS, BRANCHES, SHARDED):
+                spot = _inside(place, node, output, index)
+            else:
+                operand = _zero_operand(place, node, output, index)
+                if operand is None:
+                    return Zero(story=_vanished(place, node, output, index))
+                spot = Spot(place, *operand)
+                if node.primitive == "select_n":
+                    select = node if node.phase == "backward" else None
+                elif node.primitive not in _MOVE:
+                    select = None
+        if spot is None:
+            break
+        place, number, index = spot
+    return Zero()
+
+
+def first_zero(value: np.ndarray, box: Box) -> Index | None:
+    """Index of the first element within ``box`` that is zero."""
+    hits = np.zeros(value.shape, bool)
+    hits[box] = value[box] == 0
+    where = np.argwhere(hits)
+    return tuple(int(k) for k in where[0]) if len(where) else None
+
+
+def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[int, Index] | None:
+    """The operand, and its element, that was zero before and made this zero."""
+    name = node.primitive
+    if name not in _MOVE | _ANY | _ALL or (name == "integer_pow" and node.eqn.params["y"] < 0):
+        return None
+    reach = behind_element(place, node, output, index)
+    reach = reach[:1] if name == "div" else reach
+    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])]
+    values = [host(value) for value in place.values([number for number, _ in floats])]
+    if name in _ALL and any((value[box] != 0).any() for (_, box), value in zip(floats, values, strict=True)):
+        return None
+    for (number, box), value in zip(floats, values, strict=True):
+        if name == "dot_general" and (value[box] != 0).any():
+            continue
+        zero = first_zero(value, box)
+        if zero is not None:
+            return number, zero
+    return None
+
+
+def _before(place: Place, number: int, index: Index) -> Spot | None:
+    """Where an input of an inner program comes from: from outside, or, a carry, from the step before."""
+    entry = place.entry
+    if entry is None:
+        return None
+    leaf, passage = carry_of(place, number), entry.passage
+    if leaf is None or passage is None:
+        return _spot(*outside(place, number, index))
+    if passage.lanes:
+        return None
+    if entry.step > 0:
+        return _at_step(entry.parent, entry.node, entry.step - 1, leaf, index)
+    return Spot(entry.parent, entry.node.inputs[passage.pred_consts + passage.num_consts + leaf], index)
+
+
+def _inside(place: Place, node: Node, output: int, index: Index) -> Spot | None:
+    """The same element of an output inside of the loop, branch or ``shard_map`` that made it."""
+    if node.primitive == BRANCHES:
+        inner = place.branch(node, index[0] if place.runner.lead else 0)
+        return Spot(inner, inner.level.outputs[output], index)
+    if node.primitive == SHARDED:
+        return _spot(*enter_shards(place, node, output, index))
+    passage = place.passage(node)
+    if passage.lanes:  # of a lane that has finished, the last step is another
+        return None
+    if output >= passage.num_carry:
+        step, index = row_of(place, passage, index)
+        return _at_step(place, node, step, output, index)
+    trips = passage.trips()
+    if trips:
+        return _at_step(place, node, trips - 1, output, index)
+    return Spot(place, node.inputs[passage.pred_consts + passage.num_consts + output], index)
+
+
+def _spot(place: Place, number: int, index: Index | None) -> Spot | None:
+    return None if index is None else Spot(place, number, index)
+
+
+def _at_step(place: Place, node: Node, step: int, leaf: int, index: Index) -> Spot | None:
+    passage = place.passage(node)
+    before = passage.carry_at(step)
+    if before is None:
+        return None
+    body = place.body(node, before, Entry(place, node, "body", passage, step, leaf, index))
+    return Spot(body, passage.body.outputs[leaf], index)
+
+
+def _vanished(place: Place, node: Node, output: int, index: Index) -> str:
+    """How an equation made a zero of operands that are not zero."""
+    reach = behind_element(place, node, output, index)
+    values = [host(value) for value in place.values([node.inputs[i] for i, _ in reach])]
+    parts: list[Any] = [widen(value)[box] for value, (_, box) in zip(values, reach, strict=True)]
+    if any(np.size(part) != 1 or part == 0 for part in parts):
+        return ""
+    numbers = [np.ravel(part)[0] for part in parts]
+    at = f"{node.primitive} at {node.source}"
+    shown = ", ".join(map(show, numbers))
+    for x, value in zip(numbers, values, strict=True):
+        if is_inexact(value) and is_subnormal(x, str(value.dtype)):
+            return f"the 0 is {zero_text(x, str(value.dtype))}, in {at}"
+    if any(np.isinf(x) for x in numbers):
+        return f"the 0 is what {at} makes of an infinity ({shown})"
+    return _reason(node.primitive, numbers, at, shown)
+
+
+def _reason(name: str, numbers: list[Any], at: str, shown: str) -> str:
+    if name in _NEVER_ZERO:
+        return f"the 0 is an underflow in {at} ({shown})"
+    if name == "sub":
+        if numbers[0] == numbers[1]:
+            return f"the 0 is the difference of equal numbers ({shown}) in {at}"
+        return f"the 0 is an underflow in {at} ({shown})"
+    if name in ("add", "add_any"):
+        if numbers[0] == -numbers[1]:
+            return f"the 0 is the sum of opposite numbers ({shown}) in {at}"
+        return f"the 0 is an underflow in {at} ({shown})"
+    if name in ("floor", "ceil", "round"):
+        return f"the 0 is {shown}, rounded by {at}"
+    if name == "rem":
+        return f"the 0 is the remainder of a multiple ({shown}) in {at}"
+    if name == "log" and numbers[0] == 1:
+        return f"the 0 is the log of 1 in {at}"
+    return ""

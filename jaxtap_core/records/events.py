@@ -1,0 +1,254 @@
+"""What the lens reports: events, alerts, findings, certificates. Plain immutable data; nothing here knows of JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["carry", "output", "primitive"]
+Phase = Literal["forward", "backward", "recompute"]
+Verdict = Literal["identical", "different", "uncertified"]
+
+
+def plain(value: Any) -> Any:
+    """``value`` in plain Python types, fit for JSON: NumPy scalars and arrays become numbers and nested lists.
+
+    Floats that JSON cannot write (NaN, infinities) become the strings ``"nan"``, ``"inf"``, ``"-inf"``; complex
+    numbers become ``[real, imag]``.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else repr(value)
+    if isinstance(value, complex):
+        return [plain(value.real), plain(value.imag)]
+    if isinstance(value, np.generic | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.kind == "V":  # bfloat16, float8: NumPy knows them only as raw bytes
+            array = array.astype(np.float32)
+        return plain(array.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return str(value)
+
+
+class _Plain:
+    """Shares one way to plain Python among the data types below."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same content in plain Python types (see `plain`)."""
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def short(value: Any) -> str:
+    """``value`` on one line, long arrays cut in the middle."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}={short(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(short(item) for item in value) + ")"
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return str(array[()])
+        return " ".join(np.array2string(array, threshold=8, edgeitems=3, precision=6, separator=", ").split())
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TapEvent(_Plain):
+    """One observed value.
+
+    Attributes:
+        path: address inside the program, e.g. ``scan[0]/while[1]`` or ``scan[0]/cholesky[0]``.
+        step: step of the innermost enclosing loop, counted from 0 by iterations (-1 outside of loops).
+        total: length of that loop, ``None`` where it is not known beforehand.
+        steps: the whole index vector, outermost loop first.
+        value: the selected pytree with NumPy leaves of the exact dtype.
+        kind: ``"carry"``, ``"output"`` or ``"primitive"``.
+        program: name of the jitted function, or of the eager primitive.
+        call: how often that program had run before in this recording.
+        lane: lane indices when the lens sits inside ``vmap``, else ``None``.
+        active: which lanes ran this step, for a loop batched over its predicate, else ``None``.
+        device: index of the device or shard that emitted it, ``None`` on one device.
+        phase: ``"forward"``, ``"backward"`` (inside a transposed computation) or ``"recompute"``.
+        source: ``file.py:line (function)`` of the user's line that built the observed operation.
+        time: host arrival in seconds (monotonic) of a live event; ``None`` for one that came as data.
+    """
+
+    path: str
+    step: int
+    total: int | None
+    steps: tuple[int, ...]
+    value: Any
+    kind: Kind
+    program: str
+    call: int
+    lane: tuple[int, ...] | None = None
+    active: np.ndarray | None = None
+    device: int | None = None
+    phase: Phase = "forward"
+    source: str = ""
+    time: float | None = None
+
+    @property
+    def position(self) -> str:
+        """Step and length for people: ``7/25``, or ``7`` in a loop of unknown length; empty outside of loops."""
+        if self.step < 0:
+            return ""
+        return f"{self.step}/{self.total}" if self.total is not None else str(self.step)
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.path, self.position) if part)
+        lane = f" lane {','.join(map(str, self.lane))}" if self.lane is not None else ""
+        device = f" device {self.device}" if self.device is not None else ""
+        return f"{place}{lane}{device}: {short(self.value)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alert(_Plain):
+    """A predicate on an event that came true, with its message and the user's source line."""
+
+    event: TapEvent
+    message: str
+    source: str
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.event.path, self.event.position) if part)
+        where = f" ({self.source})" if self.source else ""
+        return f"{place}: {self.message}{where}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin(_Plain):
+    """Where a non-finite value was born, found by replaying the program on the same inputs.
+
+    Attributes:
+        primitive: name of the equation that made it, e.g. ``cholesky``; empty where none was found.
+        path: its address, e.g. ``scan[0]/while[1]/cholesky[0]``.
+        steps: index vector of the step, outermost loop first.
+        lane: lane indices of the first bad element of a loop batched over its predicate, else ``None``.
+        source: ``file.py:line (function)`` of the user's line.
+        phase: ``"forward"``, ``"backward"`` or ``"recompute"``.
+        operands: one dict an operand: ``shape``, ``dtype``, ``min``, ``max``, ``element`` (the offending one).
+        reason: one line for people.
+        advice: what usually helps, or empty.
+        reproduced: whether the replay met the non-finite value again.
+    """
+
+    primitive: str
+    path: str
+    steps: tuple[int, ...]
+    lane: tuple[int, ...] | None
+    source: str
+    phase: Phase
+    operands: tuple[dict[str, Any], ...]
+    reason: str
+    advice: str = ""
+    reproduced: bool = True
+
+    def __str__(self) -> str:
+        if not self.primitive:
+            return self.reason
+        return f"{self.primitive} at {self.source}, {self.path}, {self.phase}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding(_Plain):
+    """A NaN (or Inf) that entered a loop carry, a per-step output or a program's result.
+
+    Attributes:
+        event: where and when it was met; ``event.value`` is the bad leaf where it is at hand, else ``None``.
+        leaf: name of the leaf, e.g. ``state.L``.
+        kind: ``"nan"`` or ``"inf"``.
+        count: number of bad elements, and ``size`` of how many; ``None`` where the replay could not tell.
+        first_index: index of the first bad element.
+        last_good: what the leaf held at the last finite step: ``step``, ``min``, ``max``; or ``None``.
+        origin: where it was born, or ``None`` where nobody asked.
+        size: number of elements of the leaf.
+        masked: whether a select drops at once what was born (levels that look at primitives).
+        more: further findings at the same place of which no details were kept.
+    """
+
+    event: TapEvent
+    leaf: str
+    kind: Literal["nan", "inf"]
+    count: int | None = None
+    first_index: tuple[int, ...] | None = None
+    last_good: dict[str, Any] | None = None
+    origin: Origin | None = None
+    size: int | None = None
+    masked: bool = False
+    more: int = 0
+
+    def __str__(self) -> str:
+        from jaxtap_core.records.story import tell
+
+        return "\n".join(tell(self))
+
+    def save(self, directory: str) -> str:
+        """Write the failing inputs and a script that reproduces the finding alone.
+
+        Args:
+            directory: folder to write to; made where it does not exist.
+
+        Returns:
+            Path of the script.
+
+        Raises:
+            ValueError: the inputs are not at hand (donated, or the finding came from another process).
+        """
+        from jaxtap_core.gate.reproduce import save
+
+        return save(self, directory)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProgramVerdict(_Plain):
+    """How the results of one observed program compare with production's."""
+
+    name: str
+    call: int
+    verdict: Verdict
+    reason: str = ""
+    leaf: str = ""
+    index: tuple[int, ...] | None = None
+    expected: str = ""
+    got: str = ""
+    ulp: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.name} (call {self.call}): {self.verdict}"
+        if self.verdict == "different":
+            distance = f", {self.ulp} ulp" if self.ulp is not None else ""
+            text += f" in {self.leaf}{list(self.index or ())}: {self.expected} observed as {self.got}{distance}"
+        return text + (f" ({self.reason})" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate(_Plain):
+    """Whether observing changed a bit, program by program, in the order they ran."""
+
+    programs: tuple[ProgramVerdict, ...] = ()
+
+    @property
+    def identical(self) -> bool:
+        """Whether every program was certified and none differed."""
+        return all(program.verdict == "identical" for program in self.programs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same content in plain Python types."""
+        return {"identical": self.identical, "programs": plain(self.programs)}
+
+    def __str__(self) -> str:
+        if self.identical:
+            return f"identical: {len(self.programs)} programs"
+        bad = [str(program) for program in self.programs if program.verdict != "identical"]
+        return "\n".join([f"{len(bad)} of {len(self.programs)} programs not identical:", *bad])

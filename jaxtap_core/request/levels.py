@@ -1,0 +1,56 @@
+"""Levels of the NaN gate, as users write them."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jaxtap_core.request.taps import watch_nan
+
+LEVELS = ("escape", "outputs", "born")
+
+
+@dataclass(frozen=True)
+class GateLevel:
+    """One level: ``escape``, ``outputs``, ``born``, or ``primitives`` with their names."""
+
+    name: Literal["escape", "outputs", "born", "primitives"]
+    primitives: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, gate: Any) -> GateLevel:
+        """The level that ``gate`` means: ``True``, a level's name, primitive names (comma separated or several).
+
+        Raises:
+            ValueError: neither a level nor a primitive.
+        """
+        if isinstance(gate, GateLevel):
+            return gate
+        if gate is True:
+            return cls("escape")
+        if isinstance(gate, str) and gate in LEVELS:
+            return cls(gate)  # type: ignore[arg-type]
+        if isinstance(gate, str):
+            names = tuple(part.strip() for part in gate.split(",") if part.strip())
+        elif isinstance(gate, list | tuple | set | frozenset):
+            names = tuple(gate)
+        else:
+            names = ()
+        if not names:
+            raise ValueError(f"the NaN gate takes a level ({', '.join(LEVELS)}) or names of primitives, not {gate!r}")
+        try:
+            watched = watch_nan(names).primitives
+        except (TypeError, ValueError) as error:
+            near = difflib.get_close_matches(str(gate), LEVELS, n=1)
+            why = f". Did you mean the level {near[0]!r}?" if near else f": {error}."
+            raise ValueError(
+                f"{gate!r} is neither a level of the NaN gate ({', '.join(LEVELS)}) nor a primitive{why}"
+            ) from None
+        if watched == "*":
+            return cls("born")
+        return cls("primitives", watched)
+
+    def watches(self, name: str) -> bool:
+        """Whether outputs of primitives called ``name`` are checked where they are born."""
+        return self.name == "born" or name in self.primitives

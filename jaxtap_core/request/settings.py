@@ -1,0 +1,236 @@
+"""What one lens is asked to do: the keyword arguments that every entry form shares, checked once."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from jaxtap_core.recording.sinks import Sink
+from jaxtap_core.records.events import TapEvent
+from jaxtap_core.request.equality import function_key, value_key
+from jaxtap_core.request.levels import GateLevel
+from jaxtap_core.request.taps import Tap
+
+IDENTITIES = ("auto", "certified", "inline")
+DEFAULT_BUFFER_BYTES = 16 * 2**20
+
+
+_device_ids: dict[Hashable, int] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keyword arguments of ``tap.record`` and ``tap.verbose``.
+
+    Attributes:
+        select: name of a carry leaf (or any unambiguous suffix), several names, a dict that renames, or a reducer
+            ``f(leaves)`` / ``f(leaves, *, path)`` that runs on the device. Default: all leaves.
+        on_step: host function called with every carry event as it arrives.
+        select_ys, on_ys: the same for the per-step outputs of ``scan``. Outputs are observed when either is given.
+        taps: primitive taps, see ``tap.on``, ``tap.watch_nan``, ``tap.print``.
+        alert, alert_ys: host predicates on carry and output events; a string is the message.
+        alert_once, alert_ys_once: at most one alert per path and recording.
+        sample_every: emit only steps with ``step % sample_every == 0``, decided on the device.
+        where: predicate on paths: which loops emit carry and output events.
+        max_depth: how many loops deep carry and output events are emitted.
+        ops: names of the loops to observe, e.g. ``("scan",)``; default both kinds.
+        gate: NaN gate level or primitive names, ``None`` for no gate; ``inf``: count Inf too.
+        fail_fast: stop at the first alert or finding and raise ``tap.TapAlert``.
+        max_trips: trip budget of every ``while``.
+        identity: ``"certified"``: production runs too, and its results are the user's; ``"inline"``: the observed run
+            is the only one; ``"auto"``: certified where values inside a step are looked at or recorded and strict
+            numerics do not hold, else inline.
+        sinks: where events go besides memory.
+        carry: whether carry events are emitted at all; off for a block that only gates or taps primitives.
+        buffer_bytes: how much of the device one stream may take before it is flushed to the host.
+        keep_donated: keep copies of donated inputs, so that the origin of a NaN can be replayed.
+    """
+
+    select: Any = None
+    on_step: Callable[[TapEvent], None] | None = None
+    select_ys: Any = None
+    on_ys: Callable[[TapEvent], None] | None = None
+    taps: tuple[Tap, ...] = ()
+    alert: Callable[[TapEvent], Any] | None = None
+    alert_ys: Callable[[TapEvent], Any] | None = None
+    alert_once: bool = False
+    alert_ys_once: bool = False
+    sample_every: int = 1
+    where: Callable[[str], bool] | None = None
+    max_depth: int | None = None
+    ops: tuple[str, ...] = ("scan", "while")
+    gate: Any = None
+    inf: bool = False
+    fail_fast: bool = False
+    max_trips: int | None = None
+    identity: str = "auto"
+    sinks: tuple[Sink, ...] = ()
+    carry: bool | None = None
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    keep_donated: bool = False
+    level: GateLevel | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)
+        put("taps", _taps(self.taps))
+        put("sinks", _sinks(self.sinks))
+        put("ops", _ops(self.ops))
+        for name in ("on_step", "on_ys", "alert", "alert_ys", "where"):
+            if (function := getattr(self, name)) is not None and not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.carry is not None and not isinstance(self.carry, bool):
+            raise TypeError(f"carry must be True or False, or None for as it comes, not {self.carry!r}")
+        for name, least in (("sample_every", 1), ("buffer_bytes", 1), ("max_trips", 1), ("max_depth", 1)):
+            value = getattr(self, name)
+            optional = name in ("max_trips", "max_depth")
+            if value is None and optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
+        _check_selection("select", self.select)
+        _check_selection("select_ys", self.select_ys)
+        if self.identity not in IDENTITIES:
+            near = difflib.get_close_matches(str(self.identity), IDENTITIES, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"identity must be one of {', '.join(map(repr, IDENTITIES))}, not {self.identity!r}{hint}")
+        put("level", GateLevel.parse(self.gate) if self.gate is not None else None)
+
+    @classmethod
+    def of(cls, where: str, arguments: Mapping[str, Any]) -> Settings:
+        """Check ``arguments`` given to ``where`` (the name of the public function, for messages)."""
+        known = [f.name for f in fields(cls) if f.init]
+        for name in arguments:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{where}() has no argument {name!r}{hint} (it takes: {', '.join(known)})")
+        return cls(**arguments)
+
+    @property
+    def emits_carry(self) -> bool:
+        """Whether carry events are wanted: yes, unless the lens was set up for something else alone."""
+        if self.carry is not None:
+            return self.carry
+        if self.select is not None or self.on_step is not None or self.alert is not None:
+            return True
+        others = self.taps or self.gate is not None or self.max_trips is not None or self.emits_outputs
+        return not others
+
+    @property
+    def emits_outputs(self) -> bool:
+        """Whether per-step outputs are wanted."""
+        return self.select_ys is not None or self.on_ys is not None or self.alert_ys is not None
+
+    @property
+    def live_carry(self) -> bool:
+        """Whether somebody on the host waits for carry events."""
+        return self.on_step is not None or self.alert is not None
+
+    @property
+    def live_outputs(self) -> bool:
+        """Whether somebody on the host waits for output events."""
+        return self.on_ys is not None or self.alert_ys is not None
+
+    @cached_property
+    def device_id(self) -> int:
+        """A number that stands for `device_key`: equal keys have equal numbers, and numbers are quick to look up."""
+        with _lock:
+            return _device_ids.setdefault(self.device_key, len(_device_ids))
+
+    @cached_property
+    def device_key(self) -> Hashable:
+        """What the lens does on the device: equal keys share compiled programs."""
+        return (
+            function_key(self.select) if callable(self.select) else value_key(self.select),
+            function_key(self.select_ys) if callable(self.select_ys) else value_key(self.select_ys),
+            tuple(tap.device_key for tap in self.taps),
+            self.sample_every,
+            function_key(self.where),
+            self.max_depth,
+            self.ops,
+            self.level,
+            self.inf,
+            self.fail_fast,
+            self.max_trips,
+            self.emits_carry,
+            self.emits_outputs,
+            self.live_carry,
+            self.live_outputs,
+            self.buffer_bytes,
+        )
+
+
+def _taps(taps: Any) -> tuple[Tap, ...]:
+    if isinstance(taps, Tap):
+        return (taps,)
+    if isinstance(taps, str) or not isinstance(taps, Sequence):
+        raise TypeError(
+            f"taps must be a tuple of taps such as tap.on('cholesky') or tap.watch_nan('log'), not {taps!r}"
+        )
+    for one in taps:
+        if not isinstance(one, Tap):
+            raise TypeError(
+                f"taps holds {one!r}, which is no tap: make one with tap.on(...), tap.watch_nan(...), tap.print(...)"
+            )
+    return tuple(taps)
+
+
+def _sinks(sinks: Any) -> tuple[Sink, ...]:
+    if isinstance(sinks, Sink):
+        return (sinks,)
+    if isinstance(sinks, str) or not isinstance(sinks, Iterable):
+        raise TypeError(f"sinks must be a tuple of sinks such as tap.JSONLSink(path), not {sinks!r}")
+    sinks = tuple(sinks)
+    for sink in sinks:
+        if not isinstance(sink, Sink):
+            raise TypeError(f"{sink!r} is no sink: it needs write(event) and close(), like tap.JSONLSink(path)")
+    return sinks
+
+
+def _ops(ops: Any) -> tuple[str, ...]:
+    names = (ops,) if isinstance(ops, str) else tuple(ops) if isinstance(ops, Iterable) else ()
+    if not names or any(name not in ("scan", "while") for name in names):
+        raise ValueError(f"ops names the kinds of loop to observe, 'scan' and 'while' or one of them, not {ops!r}")
+    return names
+
+
+def _check_selection(name: str, selection: Any) -> None:
+    if selection is None or callable(selection) or isinstance(selection, str):
+        if callable(selection):
+            _check_reducer(name, selection)
+        return
+    items = list(selection.values()) if isinstance(selection, Mapping) else selection
+    if not isinstance(items, list | tuple) or not items or not all(isinstance(i, str) for i in items):
+        raise TypeError(
+            f"{name} must be the name of a leaf, several names, a dict new name -> leaf, or a function of the "
+            f"leaves, not {selection!r}"
+        )
+
+
+def _check_reducer(name: str, reducer: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(reducer)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(()) if not takes_path(reducer) else signature.bind((), path="")
+    except TypeError as error:
+        raise TypeError(f"{name} is called as f(leaves) or f(leaves, *, path), but {error}") from None
+
+
+def takes_path(reducer: Callable[..., Any]) -> bool:
+    """Whether a reducer wants to know the path of the loop whose leaves it gets."""
+    try:
+        parameters = inspect.signature(reducer).parameters
+    except (TypeError, ValueError):
+        return False
+    return "path" in parameters and parameters["path"].kind is inspect.Parameter.KEYWORD_ONLY

@@ -1,0 +1,393 @@
+"""Observed programs: each is planned and rewritten once, then found again and only run.
+
+A program that was jitted is known by its jaxpr object (held weakly: when JAX forgets it, so do we). An eager loop is
+known by its primitive, parameters and the types of its operands. The rewritten program is bound with the parameters
+of production (name, donation, shardings, compiler options), so that it compiles like production and only once.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.instrument import emission as emit
+from jaxtap_core.instrument.interpreter import Observer, Receivers
+from jaxtap_core.instrument.plan import Plan, Site
+from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
+from jaxtap_core.jaxpr.address import current_phase, source_of
+from jaxtap_core.request.equality import Same
+from jaxtap_core.request.settings import Settings
+from jaxtap_core.runtime.receiver import Receiver
+
+FIRST_ROWS = 1024  # small at first: a buffer costs its size at every call
+LATER_ROWS = 32768
+EAGER_PROGRAMS = 512  # eager loops whose rewritten program is kept, least recently used dropped first
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one program: tells its emissions where to go."""
+
+    number: int
+    receiver: Receiver
+    program: str
+    call: int
+
+
+_numbers = itertools.count(1)
+_runs: dict[int, Run] = {}
+
+
+def open_run(receiver: Receiver, program: str, call: int) -> Run:
+    """A run whose emissions go to ``receiver`` until it is closed."""
+    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call)
+    _runs[run.number] = run
+    return run
+
+
+def close_run(run: Run) -> None:
+    """Nothing more will come from ``run``."""
+    _runs.pop(run.number, None)
+
+
+def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emit.Handle:
+    run = _runs.get(number)
+    if run is None:
+        return emit.nobody
+    return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
+
+
+def receivers() -> Receivers:
+    """The host's ends of a program's emissions: they go to whichever run they name."""
+
+    def flushed(site: Site) -> emit.Receiver:
+        def receive(number: int, buffer: emit.Buffer, shard: int | None) -> None:
+            run = _runs.get(number)
+            if run is not None:
+                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
+
+        return emit.flush_receiver(site, receive)
+
+    return Receivers(lambda site: emit.live_receiver(site, _open_stream), flushed)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A rewritten program: how it is called, and how its extra outputs fold back into states.
+
+    ``kept`` is its jaxpr where ``call`` holds that weakly.
+    """
+
+    call: Callable[..., Sequence[Any]]
+    tree: Any
+    takes_run: bool
+    kept: Any = None
+
+    def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
+        """Outputs of the program and the states of its sites."""
+        if self.takes_run:
+            with jax.transfer_guard("allow"):
+                args = [jnp.asarray(np.int32(number)), *args]
+        outs = self.call(*args)
+        return list(outs[:outputs]), self.tree.unflatten(outs[outputs:])
+
+
+class Program:
+    """One program of production, as one lens sees it.
+
+    Args:
+        jaxpr: the program.
+        params: of the ``jit`` equation; ``None`` for an eager primitive.
+        name: of the jitted function or the primitive.
+        settings: of the lens.
+        source: the user's line that called it.
+    """
+
+    def __init__(self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str) -> None:
+        self.name = name
+        self.settings = settings
+        self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
+        self.donates = params is not None and any(params["donated_invars"])
+        self.effects = _effects(jaxpr)
+        self.debug_only = self.effects <= DEBUG_PRIMITIVES
+        self._params = None if params is None else {k: v for k, v in params.items() if k != "jaxpr"}
+        self._binding = () if params is None else _compat.jit_settings(params)
+        self._run_production = None if params is None else _compat.runner_of(params)
+        self.nbytes = _nbytes(jaxpr)
+        self._source = source
+        self.phase = current_phase()
+        self._plans: dict[bool, Plan] = {}
+        self._variants: dict[tuple[bool, bool, bool, bool, int], Variant] = {}
+        # rows of the buffers whose final length is not known: more after a run for which they did not suffice
+        self.rows = FIRST_ROWS
+        self.plan = self.plan_of(jaxpr, replica=False)
+
+    def production(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run the program as it is: under the trace that evaluates, and as quickly as JAX itself would."""
+        run = self._run_production
+        if run is None or jax.config.jax_debug_key_reuse or any(map(_compat.is_tracer, args)):
+            return primitive.bind(*args, **params)  # which also knows what to say of a tracer that leaked
+        return run(*args)
+
+    def binds_like(self, params: dict[str, Any]) -> bool:
+        """Whether another ``jit`` equation of the same jaxpr is compiled the same way."""
+        return self._binding == _compat.jit_settings(params)
+
+    def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
+        """The plan; that of a replica leaves debug callbacks out."""
+        replica = replica and bool(self.effects)
+        if replica not in self._plans:
+            planner = Planner(self.settings, replica=replica)
+            self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
+        return self._plans[replica]
+
+    @functools.cached_property
+    def may_overflow(self) -> bool:
+        """Whether some buffer of the program may run full."""
+        return any(self.overflows(site, None) for site in self.plan.sites.values())
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether buffers are to be flushed on the way: events are known to exceed them, or have before."""
+        return self.rows > FIRST_ROWS or any(
+            site.bound is not None and self.overflows(site, None) for site in self.plan.sites.values()
+        )
+
+    def overflows(self, site: Site, count: int | None) -> bool:
+        """Whether ``count`` events of a site (``None``: as many as there may be) exceed its buffer."""
+        if site.live:
+            return False
+        room = site.capacity(self.settings.buffer_bytes, self.rows)
+        most = site.bound if count is None else count
+        return most is None or most > room
+
+    def overflowed(self) -> None:
+        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full."""
+        self.rows = LATER_ROWS
+
+    def variant(
+        self,
+        jaxpr: Any,
+        args: Sequence[Any],
+        *,
+        replica: bool,
+        flushing: bool,
+        diagnosing: bool = False,
+        copying: bool = False,
+    ) -> Variant:
+        """The rewritten program; ``jaxpr`` is production's, which is not kept.
+
+        Args:
+            jaxpr, args: production's program and its operands.
+            replica: whether production runs beside it: nothing is donated and debug callbacks are left out.
+            flushing: whether full buffers are handed to the host.
+            diagnosing: whether loops keep what tells why they do not end.
+            copying: whether values inside a step are taken from a copy of it.
+        """
+        # without effects and donation a replica is no other program
+        replica = replica and (bool(self.effects) or self.donates)
+        copying = copying and self.plan.looks_into_steps
+        key = (replica, flushing, diagnosing, copying, self.rows)
+        if key not in self._variants:
+            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
+        return self._variants[key]
+
+    def _build(
+        self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool, copying: bool
+    ) -> Variant:
+        plan = self.plan_of(jaxpr, replica=replica)
+        takes_run = plan.live or flushing
+        ends = receivers()
+        tree: list[Any] = []
+
+        def observed(*operands: Any) -> list[Any]:
+            run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
+            observer = Observer(
+                plan,
+                self.settings,
+                ends,
+                run,
+                rows=self.rows,
+                flushing=flushing,
+                diagnosing=diagnosing,
+                copying=copying,
+            )
+            outs = observer.evaluate(plan.level, jaxpr, inputs)
+            extra, structure = jax.tree.flatten(observer.states)
+            tree.append(structure)
+            return [*outs, *extra]
+
+        operands = [np.int32(0), *args] if takes_run else list(args)
+        asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
+        # constants of our own may go to the device even where the user forbids it to theirs
+        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
+            if not asks:
+                # the common case by the short road: traced once, dispatched in C++
+                observed.__name__ = observed.__qualname__ = self.name
+                function = jax.jit(observed)
+                function.trace(*operands)
+                return Variant(function, tree[-1], takes_run)
+            new = jax.make_jaxpr(observed)(*operands)
+        params = self._bind_params(jaxpr, new, takes_run, replica)
+        return Variant(_compat.runner_of(params), tree[-1], takes_run, kept=new)
+
+    def _bind_params(self, jaxpr: Any, new: Any, takes_run: bool, replica: bool) -> dict[str, Any]:
+        """Production's parameters, made to fit the rewritten program's operands and outputs."""
+        assert self._params is not None
+        params = dict(self._params)
+        donated = _usable_donations(jaxpr, params, replica)
+        extra = len(_compat.body_of(new).jaxpr.outvars) - self.outputs
+        lead = 1 if takes_run else 0
+        params.update(
+            jaxpr=new,
+            donated_invars=(False,) * lead + donated,
+            in_shardings=(_compat.UNSPECIFIED,) * lead + tuple(params["in_shardings"]),
+            in_layouts=(None,) * lead + tuple(params["in_layouts"]),
+            out_shardings=tuple(params["out_shardings"]) + (_compat.UNSPECIFIED,) * extra,
+            out_layouts=tuple(params["out_layouts"]) + (None,) * extra,
+        )
+        return params
+
+
+def _asks(params: dict[str, Any], donated: Sequence[bool]) -> bool:
+    """Whether a ``jit`` equation asks something of the compiler that ``jax.jit(f)`` alone would not."""
+    return (
+        any(donated)
+        or params["keep_unused"]
+        or bool(params["compiler_options_kvs"])
+        or not params["ctx_mesh"].empty
+        or any(x is not _compat.UNSPECIFIED for x in (*params["in_shardings"], *params["out_shardings"]))
+        or any(x is not None for x in (*params["in_layouts"], *params["out_layouts"]))
+    )
+
+
+def _usable_donations(jaxpr: Any, params: dict[str, Any], replica: bool) -> tuple[bool, ...]:
+    """Which donations production can use: each needs an output of its type. An extra output must not take another.
+
+    Replicas never donate: production still needs the arguments.
+    """
+    donated = params["donated_invars"]
+    if replica:
+        return (False,) * len(donated)
+    inner = _compat.body_of(jaxpr).jaxpr
+    room: dict[Any, int] = {}
+    for var in inner.outvars:
+        kind = (var.aval.shape, var.aval.dtype) if hasattr(var.aval, "shape") else None
+        room[kind] = room.get(kind, 0) + 1
+    usable = []
+    for var, donate in zip(inner.invars, donated, strict=True):
+        kind = (var.aval.shape, var.aval.dtype) if hasattr(var.aval, "shape") else None
+        usable.append(donate and room.get(kind, 0) > 0)
+        if usable[-1]:
+            room[kind] -= 1
+    return tuple(usable)
+
+
+def _nbytes(jaxpr: Any) -> int:
+    """Bytes that the operands and the results of a program take."""
+    inner = _compat.body_of(jaxpr).jaxpr
+    avals = [var.aval for var in (*inner.invars, *inner.outvars)]
+    return sum(math.prod(aval.shape) * aval.dtype.itemsize for aval in avals if hasattr(aval, "shape"))
+
+
+def _effects(jaxpr: Any) -> frozenset[str]:
+    """Names of the primitives with side effects in a program."""
+    found: set[str] = set()
+    inner = _compat.body_of(jaxpr).jaxpr
+    if not inner.effects:
+        return frozenset()
+
+    def walk(one: Any) -> None:
+        for eqn in _compat.body_of(one).jaxpr.eqns:
+            inners = list(_compat.sub_jaxprs(eqn.params))
+            for _, sub in inners:
+                walk(sub)
+            if eqn.effects and not inners:
+                found.add(eqn.primitive.name)
+
+    walk(jaxpr)
+    return frozenset(found)
+
+
+class Programs:
+    """All programs that were observed in this process, found by their jaxpr and by what the lens does."""
+
+    def __init__(self) -> None:
+        self._jitted: dict[int, tuple[Any, dict[int, list[Program]]]] = {}
+        self._eager: OrderedDict[Hashable, tuple[Any, Program]] = OrderedDict()
+
+    def jitted(self, params: dict[str, Any], settings: Settings, source_info: Any) -> Program:
+        """The program of a ``jit`` equation."""
+        jaxpr = params["jaxpr"]
+        number = id(jaxpr)
+        known = self._jitted.get(number)
+        if known is None or known[0]() is not jaxpr:
+            forget = lambda _, number=number: self._jitted.pop(number, None)
+            known = self._jitted[number] = (weakref.ref(jaxpr, forget), {})
+        candidates = known[1].setdefault(settings.device_id, [])
+        phase = current_phase()
+        for program in candidates:
+            if program.phase == phase and program.binds_like(params):
+                return program
+        source = source_of(source_info())
+        candidates.append(Program(jaxpr, params, params["name"], settings, source))
+        return candidates[-1]
+
+    def eager(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], settings: Settings, source_info: Any
+    ) -> tuple[Any, Program]:
+        """The jaxpr and program of one eager primitive."""
+        key = (
+            primitive,
+            tuple(_param_key(name, value) for name, value in params.items()),
+            tuple(_aval_key(x) for x in args),
+            settings.device_id,
+            current_phase(),
+        )
+        known = self._eager.get(key)
+        if known is not None:
+            self._eager.move_to_end(key)
+            return known
+        with _compat.set_current_trace(_compat.eval_trace):
+            bind = lambda *xs: primitive.bind(*xs, **params)
+            jaxpr = jax.make_jaxpr(bind)(*args)
+        program = Program(jaxpr, None, primitive.name, settings, source_of(source_info()))
+        self._eager[key] = (jaxpr, program)
+        if len(self._eager) > EAGER_PROGRAMS:
+            self._eager.popitem(last=False)
+        return jaxpr, program
+
+
+def _param_key(name: str, value: Any) -> Hashable:
+    if _compat.is_jaxpr(value):
+        return name, Same(value)
+    if isinstance(value, tuple) and any(map(_compat.is_jaxpr, value)):
+        return name, tuple(Same(item) for item in value)
+    try:
+        hash(value)
+    except TypeError:
+        return name, Same(value)
+    return name, value
+
+
+def _aval_key(x: Any) -> Hashable:
+    aval = jax.typeof(x)
+    return (
+        getattr(aval, "shape", None),
+        getattr(aval, "dtype", None),
+        getattr(aval, "weak_type", None),
+    )
+
+
+PROGRAMS = Programs()

@@ -1,0 +1,223 @@
+"""The host's end: events enter the recording, alerts are raised, callbacks and sinks are called.
+
+Nothing here touches a device: it may run inside a callback, while a program is running.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxtap_core.errors import describe, warn
+from jaxtap_core.instrument.emission import Buffer, Handle
+from jaxtap_core.instrument.plan import Site
+from jaxtap_core.recording.recording import Recording, Stream, StreamKey, arrived
+from jaxtap_core.records.events import Alert, TapEvent
+from jaxtap_core.request.settings import Settings
+from jaxtap_core.request.taps import Tap
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _message(answer: Any) -> str:
+    """What a predicate said: its own message, ``"alert"`` for another truth, nothing for none."""
+    if not answer:
+        return ""
+    return answer if isinstance(answer, str) else "alert"
+
+
+class Receiver:
+    """Receives what sites of observed programs send, on behalf of one recording.
+
+    Args:
+        settings: whose callbacks, predicates and sinks are served.
+        recording: where events go; ``None`` keeps none (a lens that is only live).
+    """
+
+    def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
+        self.settings = settings
+        self.recording = recording
+        self._keep = keep
+        self._lock = threading.RLock()
+        self._silenced: set[Hashable] = set()
+        self._alerted: set[tuple[Any, ...]] = set()
+        self.alerted = False
+        self.last: TapEvent | None = None
+
+    # -- arrival
+
+    def open_stream(self, site: Site, program: str, call: int, phase: str, lanes: int) -> Handle:
+        """The function that takes the live events of one site during one run, one call an event."""
+        with self._lock:
+            stream = self._stream(site, program, call, phase, live=True, lanes=lanes or None)
+        keep, lock, key = self._keep, self._lock, stream.key
+        listeners = self._listeners(site)
+        columns = stream.leaves
+        single = columns[0] if len(columns) == 1 else None
+        assert stream.time is not None
+        times, vectors = stream.time, stream.steps
+
+        def handle(
+            steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float, shard: int | None
+        ) -> bool:
+            with lock:
+                if keep:
+                    vectors.append(steps)
+                    times.append(now)
+                    if single is not None:
+                        single.append(leaves[0])
+                    else:
+                        for column, leaf in zip(columns, leaves, strict=True):
+                            column.append(leaf)
+                    if stream.active is not None:
+                        stream.active.append(active)
+                    if stream.lanes is not None:
+                        stream.lanes.append(lane)
+                    if stream.device is not None:
+                        stream.device.append(shard)
+                if listeners:
+                    values = [leaf[()] for leaf in leaves]
+                    event = self.last = arrived(key, steps, values, lane, active, shard, now)
+                    for listen in listeners:
+                        listen(event)
+                return self.alerted
+
+        return handle
+
+    def data(self, site: Site, program: str, call: int, buffer: Buffer, rows: int, shard: int | None = None) -> None:
+        """``rows`` events (of one shard) came as data. The arrays may be views of device memory: they are copied."""
+        if not rows:
+            return
+        with self._lock:
+            stream = self._stream(site, program, call, "", live=False, lanes=None)
+            start = len(stream)
+            stream.steps.extend(np.array(buffer.steps[:rows]))
+            for column, leaf in zip(stream.leaves, buffer.leaves, strict=True):
+                column.extend(np.array(leaf[:rows]))
+            if stream.active is not None:
+                stream.active.extend(np.array(buffer.active[:rows]))
+            if stream.device is not None:
+                stream.device.extend(np.full(rows, shard, np.int32))
+            listeners = self._listeners(site)
+            if listeners:
+                for row in range(start, len(stream)):
+                    for listen in listeners:
+                        listen(stream.event(row))
+
+    def _stream(self, site: Site, program: str, call: int, phase: str, *, live: bool, lanes: int | None) -> Stream:
+        selection = site.selection
+        tap = self._tap(site)
+        key = StreamKey(
+            program=program,
+            call=call,
+            path=site.path,
+            kind=site.kind,
+            total=site.total,
+            depth=site.depth,
+            phase=phase or site.phase,  # type: ignore[arg-type]
+            source=site.source,
+            names=selection.names,
+            rebuild=selection.rebuild,
+            label=tap.label if tap is not None else "",
+        )
+        make = lambda: Stream(
+            key,
+            selection.dtypes,
+            selection.shapes,
+            live=live,
+            active=site.lanes or None,
+            lanes=lanes,
+            sharded=bool(site.shards),
+        )
+        return self.recording.stream(key, make)
+
+    def _tap(self, site: Site) -> Tap | None:
+        return None if site.tap is None else self.settings.taps[site.tap]
+
+    # -- listeners
+
+    def _listeners(self, site: Site) -> list[Callable[[TapEvent], None]]:
+        """Everybody on the host who wants to see each event of ``site``, in the order in which they are told."""
+        settings, tap = self.settings, self._tap(site)
+        found: list[Callable[[TapEvent], None]] = []
+        if tap is not None:
+            if tap.mode == "nan":
+                message, once = "NaN/Inf" if tap.inf else "NaN", tap.once
+                found.append(lambda event: self._alert(event, message, once, site.tap))
+            elif tap.mode == "print":
+                name = f"{tap.label}: " if tap.label else ""
+                found.append(lambda event: _say(f"[tap] {name}{event}"))
+            if (predicate := tap.alert) is not None:
+                found.append(lambda event: self._ask("alert", predicate, event.value, event, tap.once, site.tap))
+            found += self._caller("on_value", tap.on_value)
+        elif site.kind == "carry":
+            if (alert := settings.alert) is not None:
+                found.append(lambda event: self._ask("alert", alert, event, event, settings.alert_once))
+            found += self._caller("on_step", settings.on_step)
+        else:
+            if (alert_ys := settings.alert_ys) is not None:
+                found.append(lambda event: self._ask("alert_ys", alert_ys, event, event, settings.alert_ys_once))
+            found += self._caller("on_ys", settings.on_ys)
+        for sink in settings.sinks:
+            found += self._caller(f"sink {sink!r}", sink.write)
+        return found
+
+    def _caller(self, what: str, function: Callable[..., Any] | None) -> list[Callable[[TapEvent], None]]:
+        return [] if function is None else [functools.partial(self._call, what, function)]
+
+    def _call(
+        self, what: str, function: Callable[..., Any], *args: Any, answer: Callable[[Any], Any] = _as_it_is
+    ) -> Any:
+        """Call something of the user's; when it raises it is heard of once and never called again."""
+        if self._silenced and _mark(function) in self._silenced:
+            return None
+        try:
+            return answer(function(*args))
+        except Exception as error:
+            self._silenced.add(_mark(function))
+            warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
+            return None
+
+    def _ask(
+        self,
+        what: str,
+        predicate: Callable[..., Any],
+        value: Any,
+        event: TapEvent,
+        once: bool,
+        tap: int | None = None,
+    ) -> None:
+        message = self._call(what, predicate, value, answer=_message)
+        if message:
+            self._alert(event, message, once, tap)
+
+    def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
+        if self.alerted and self.settings.fail_fast:
+            return  # the program is being stopped for the first one
+        if once:
+            mark = (event.program, event.path, event.kind, tap)
+            if mark in self._alerted:
+                return
+            self._alerted.add(mark)
+        alert = Alert(event, message, event.source)
+        self.recording.alerts.append(alert)
+        place = " ".join(part for part in (event.path, event.position) if part)
+        source = f" ({event.source.partition(' ')[0]})" if event.source else ""
+        _say(f"[tap] FAIL {place}: {message}{source}")
+        self.alerted = True
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _mark(function: Callable[..., Any]) -> Hashable:
+    """Tells functions apart; a method is made anew whenever it is asked for."""
+    return id(getattr(function, "__self__", function)), getattr(function, "__name__", "")

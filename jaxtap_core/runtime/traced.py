@@ -1,0 +1,62 @@
+"""A lens inside an outer ``jit``, ``vmap`` or ``grad``: the program is rewritten while it is being traced.
+
+There is no way out for data there but the host callback, so every site is live; the user's signature and custom rules
+stay as they are. Each event carries whether its lane ran, since ``vmap`` may come later; what a custom rule replaces
+is not observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.instrument.interpreter import Observer
+from jaxtap_core.instrument.planner import Planner
+from jaxtap_core.runtime.program import open_run, receivers
+from jaxtap_core.runtime.receiver import Receiver
+
+
+class Traced(NamedTuple):
+    """A call as a program: its jaxpr, its operands, and the structure of its result."""
+
+    jaxpr: Any
+    operands: list[Any]
+    result: Any
+
+
+def _is_operand(leaf: Any) -> bool:
+    return _compat.is_tracer(leaf) or isinstance(leaf, jax.Array | np.ndarray | np.generic)
+
+
+def trace_call(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+    """The program of ``f(*args, **kwargs)``; arguments that are no arrays stay as they are."""
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    places = [i for i, leaf in enumerate(leaves) if _is_operand(leaf)]
+
+    def call(*operands: Any) -> Any:
+        filled = list(leaves)
+        for i, operand in zip(places, operands, strict=True):
+            filled[i] = operand
+        inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
+        return f(*inner_args, **inner_kwargs)
+
+    operands = [leaves[i] for i in places]
+    jaxpr, shape = jax.make_jaxpr(call, return_shape=True)(*operands)
+    return Traced(jaxpr, operands, jax.tree.structure(shape))
+
+
+def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call ``f`` under an outer transformation, with everything the settings ask for observed live."""
+    traced = trace_call(f, args, kwargs)
+    settings = receiver.settings
+    plan = Planner(settings, inside=True).plan(traced.jaxpr, "")
+    name = getattr(f, "__name__", "function")
+    run = open_run(receiver, name, 0)
+    observer = Observer(plan, settings, receivers(), jnp.int32(run.number), inside=True)
+    outs = observer.evaluate(plan.level, traced.jaxpr, traced.operands)
+    return jax.tree.unflatten(traced.result, outs)

@@ -1,0 +1,221 @@
+"""PYTEST_DONT_REWRITE
+
+``tap_snapshot``: telemetry compared with what was stored, bit for bit unless told otherwise.
+
+    def test_adaptation(tap_recorder, tap_snapshot):
+        with tap_recorder(select="step_size") as rec:
+            warmup.run(key, x0, 500)
+        assert rec == tap_snapshot                                  # exact bits
+        assert rec == tap_snapshot(rtol=1e-5, name="loosely")
+        assert rec == tap_snapshot(columns={"step_size": {"ulp": 4}}, name="by column")
+
+``pytest --snapshot-update`` writes what does not match; values inside the tolerance are not
+rewritten, so drift cannot ratchet. What is compared may be a recording, a pandas object, a NumPy or
+JAX array, or a pytree of these and plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import pytest
+
+from jaxtap_core.compare.table import tracks_of
+from jaxtap_core.compare.tolerance import NaN, Tolerances
+from jaxtap_core.recording.jsonl import StoredRecording
+from jaxtap_core.telemetry.environment import fingerprint
+
+_EXPLAINER = "jaxtap-snapshot-explainer"
+
+# What pytest shows of a failed comparison without -vv.
+_SHOWN_LINES, _SHOWN_CHARACTERS = 8, 640
+
+
+class TapSnapshot:
+    """One comparison with a snapshot; call it to set how.
+
+    Attributes:
+        report: the lines that say how the last comparison failed; empty if it did not.
+    """
+
+    # NumPy, pandas and JAX leave the comparison to this side, whole, instead of going by element.
+    __array_ufunc__: ClassVar[None] = None
+    __array_priority__: ClassVar[float] = 10_000.0
+    __pandas_priority__: ClassVar[int] = 10_000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        test: _Test,
+        tolerances: Tolerances,
+        nan: NaN = "payload",
+        name: str | None = None,
+        platform: str = "",
+    ) -> None:
+        self._test = test
+        self._tolerances = tolerances
+        self._nan = nan
+        self._name = name
+        self._platform = platform
+        self.report: list[str] = []
+
+    def __call__(
+        self,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        ulp: int = 0,
+        nan: NaN = "payload",
+        name: str | None = None,
+        platform: bool = False,
+    ) -> TapSnapshot:
+        """Set how to compare, and with which entry.
+
+        Args:
+            columns: limits of their own for single columns, ``{"step_size": {"rtol": 1e-5}}``.
+            rtol, atol, ulp: what passes besides equal bits (see `jaxtap_core.compare.tolerance.Tolerance`).
+            nan: ``"payload"``: NaNs are equal if their bits are; ``"any"``: all are.
+            name: name of the entry; without one entries are numbered.
+            platform: keep one file per backend (CPU, GPU, ...).
+
+        Raises:
+            TypeError, ValueError: an argument cannot be.
+        """
+        if nan not in ("payload", "any"):
+            raise ValueError(f"nan must be 'payload' or 'any', not {nan!r}")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise TypeError(f"name must be a string that is not empty, not {name!r}")
+        tolerances = Tolerances.of(rtol, atol, ulp, columns)
+        return TapSnapshot(self._test, tolerances, nan, name, _backend() if platform else "")
+
+    def __eq__(self, other: object) -> bool:
+        __tracebackhide__ = True
+        self.report = self._test.compare(other, self._tolerances, self._nan, self._name, self._platform)
+        return not self.report
+
+    def __repr__(self) -> str:
+        return f"<tap_snapshot{': ' if self.report else ''}{''.join(self.report[:1])}>"
+
+
+class _Test:
+    """What the comparisons of one test share: syrupy's assertions, and the names in their order."""
+
+    def __init__(self, request: pytest.FixtureRequest, snapshot: Any) -> None:
+        self._node = request.node
+        self._snapshot = snapshot
+        self._assertions: dict[str, Any] = {}
+        self._names: dict[str, list[str]] = {}
+        self._used: set[tuple[type, str | None]] = set()
+        self._verbose = request.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS) >= 2
+        self._plain = request.config.getoption("assertmode") == "plain"
+        self._root = request.config.rootpath
+
+    def compare(self, value: Any, tolerances: Tolerances, nan: NaN, name: str | None, platform: str) -> list[str]:
+        """Ask syrupy whether ``value`` matches; the report, empty if it does.
+
+        Raises:
+            DamagedSnapshotError: the snapshot cannot be read.
+            TypeError, ValueError: the value cannot be stored, or a tolerance is for no column.
+        """
+        __tracebackhide__ = True
+        from pytest_jaxtap.report.comparison import keep
+        from pytest_jaxtap.snapshot.extension import Question, extension_for
+        from pytest_jaxtap.snapshot.format import Entry
+
+        assertion = self._assertions.get(platform)
+        if assertion is None:
+            assertion = self._snapshot.use_extension(extension_for(platform))
+            self._assertions[platform] = assertion
+        tracks = tuple(tracks_of(value))
+        stored = isinstance(value, StoredRecording)
+        entry = Entry(tracks, value.environment if stored else fingerprint())
+        names = self._names.setdefault(platform, [])
+        question = Question(entry, tolerances, nan, names)
+        leaves = [leaf for track in tracks for leaf in track.leaves]
+        if assertion.update_snapshots or getattr(assertion, "update_new_snapshots_only", False):  # not in syrupy 5
+            tolerances.check(leaves)  # before syrupy has it to write
+        with self._updates(assertion, name):
+            matched = assertion(name=name) == question
+        result = assertion.executions[assertion.num_executions - 1]
+        if result.exception is not None:
+            raise result.exception.with_traceback(None)
+        # At once, so that what cannot be written fails here, and a crash later loses nothing.
+        assertion.session.flush_snapshot_write_queue()
+        if question.difference is None:  # there is nothing yet to find a misspelt column with
+            tolerances.check(leaves)
+        names.append(result.snapshot_name)
+        where = self._where(result.snapshot_location)
+        keep(self._node, question, result, where)
+        if matched:
+            return []
+        if question.difference is None:
+            lines = [f"jaxtap: there is no snapshot {result.snapshot_name!r} yet"]
+            lines.append(f"  run pytest --snapshot-update to write it to {where}")
+        else:
+            lines = f"jaxtap: {question.difference}".splitlines()
+            lines.append(f"snapshot {result.snapshot_name!r} in {where}")
+        if self._plain or (_is_long(lines) and not self._verbose):  # pytest would not show it
+            self._node.add_report_section("call", "jaxtap snapshot", "\n".join(lines))
+        return lines
+
+    @contextmanager
+    def _updates(self, assertion: Any, name: str | None) -> Iterator[None]:
+        """A name that was used before in this test is compared with, never written again."""
+        update = assertion.update_snapshots
+        assertion.update_snapshots = update and (assertion.extension_class, name) not in self._used
+        try:
+            yield
+        finally:
+            assertion.update_snapshots = update
+            if name is not None:
+                self._used.add((assertion.extension_class, name))
+
+    def _where(self, location: str) -> str:
+        path = Path(location)
+        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
+
+
+def _is_long(lines: list[str]) -> bool:
+    return len(lines) > _SHOWN_LINES or sum(map(len, lines)) > _SHOWN_CHARACTERS
+
+
+def _backend() -> str:
+    import jax
+
+    return jax.default_backend()
+
+
+def make_tap_snapshot(request: pytest.FixtureRequest) -> TapSnapshot:
+    """The value of the ``tap_snapshot`` fixture.
+
+    Raises:
+        pytest.fail.Exception: syrupy is switched off, or another ``snapshot`` hides its own.
+    """
+    try:
+        snapshot = request.getfixturevalue("snapshot")
+    except pytest.FixtureLookupError:
+        _unusable("syrupy is not installed, or switched off (-p no:syrupy)")
+    if not hasattr(snapshot, "use_extension"):
+        _unusable(f"the fixture `snapshot` here is a {type(snapshot).__module__} one, not syrupy's")
+    plugins = request.config.pluginmanager
+    if not plugins.has_plugin(_EXPLAINER):
+        plugins.register(_Explainer(), _EXPLAINER)
+    return TapSnapshot(_Test(request, snapshot), Tolerances.of())
+
+
+def _unusable(reason: str) -> NoReturn:
+    pytest.fail(f"tap_snapshot stores through syrupy: {reason}", pytrace=False)
+
+
+class _Explainer:
+    """Tells pytest what to say of a comparison that failed."""
+
+    def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> list[str] | None:
+        for side in (right, left):
+            if op == "==" and isinstance(side, TapSnapshot) and side.report:
+                return side.report
+        return None
