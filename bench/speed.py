@@ -260,10 +260,10 @@ def dispatch() -> list[Row]:
 
 def tracing() -> list[Row]:
     from jaxtap_core._compat import eval_trace, set_current_trace  # only this row looks inside
-    from jaxtap_core.instrument.interpreter import Observer
+    from jaxtap_core.instrument.interpreter import Interpreter
     from jaxtap_core.instrument.planner import Planner
     from jaxtap_core.request.settings import Settings
-    from jaxtap_core.runtime.program import receivers
+    from jaxtap_core.runtime.program import host_ends
 
     def program(count: int) -> Any:
         def body(x: Any, _: Any) -> Any:
@@ -288,7 +288,7 @@ def tracing() -> list[Row]:
         def rewrite() -> None:
             with set_current_trace(eval_trace):
                 plan = Planner(settings).plan(jaxpr, "")
-                observer = lambda x: Observer(plan, settings, receivers(), jnp.int32(0)).evaluate(
+                observer = lambda x: Interpreter(plan, settings, host_ends(), jnp.int32(0)).evaluate(
                     plan.level, jaxpr, [x]
                 )
                 jax.make_jaxpr(observer)(1.0)

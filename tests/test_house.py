@@ -112,9 +112,7 @@ def test_imports_point_downward_only() -> None:
 
 
 def test_only_the_plugin_uses_the_public_names_of_the_lens() -> None:
-    wrong = [
-        name for name, targets in ARROWS.items() if "jaxtap_core" in targets and name.startswith("jaxtap_core.")
-    ]
+    wrong = [name for name, targets in ARROWS.items() if "jaxtap_core" in targets and name.startswith("jaxtap_core.")]
     assert not wrong
 
 

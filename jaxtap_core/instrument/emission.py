@@ -19,8 +19,9 @@ import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument.control_flow import once_if, sharded_like
+from jaxtap_core.instrument.control_flow import once_if
 from jaxtap_core.instrument.plan import Site
+from jaxtap_core.jaxpr.sharding import sharded_like
 
 
 class Buffer(NamedTuple):
@@ -72,27 +73,27 @@ def fetched(buffer: Buffer, shards: int) -> Iterator[tuple[int | None, Buffer]]:
         yield i, Buffer(count[i], steps[i], None if active is None else active[i], [leaf[i] for leaf in leaves])
 
 
-def flush_when_full(buffer: Buffer, rows: int, run: Any, receiver: Receiver) -> Buffer:
+def flush_when_full(buffer: Buffer, rows: int, run: Any, host_end: HostEnd) -> Buffer:
     """Hand a full buffer to the host and start anew; for sites that may bring more than the buffer holds."""
 
     def flush(full: Buffer) -> Buffer:
-        _emit(run, None, [full.steps, *_optional(full.active), *full.leaves], receiver)
+        _emit(run, None, [full.steps, *_optional(full.active), *full.leaves], host_end)
         return full._replace(count=lax.full_like(full.count, 0))
 
     return once_if(buffer.count >= rows, flush, buffer)
 
 
-def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
+def emit(run: Any, steps: Any, active: Any, leaves: Sequence[Any], host_end: HostEnd) -> None:
     """Send one event to the host at once; ``run`` is followed by the index of the shard where there are several."""
     head = jnp.concatenate([jnp.ravel(run).astype(jnp.int32), steps])
-    _emit(head, active, leaves, receiver)
+    _emit(head, active, leaves, host_end)
 
 
-def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> Any:
+def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], host_end: HostEnd) -> Any:
     """Send one event and wait for the host's word whether the program is to stop; a boolean scalar."""
     head = jnp.concatenate([jnp.reshape(run, (1,)).astype(jnp.int32), steps])
     operands = [head, *_optional(active), *leaves]
-    return ask_p.bind(*operands, callback=receiver, lanes=0, masked=active is not None)[0]
+    return ask_p.bind(*operands, callback=host_end, lanes=0, masked=active is not None)[0]
 
 
 def _optional(value: Any) -> list[Any]:
@@ -114,16 +115,16 @@ emit_p = _compat.emission_primitive("tap", _batch)
 ask_p = _compat.emission_primitive("tap_ask", _batch, answers=True)
 
 
-def _emit(head: Any, active: Any, leaves: Sequence[Any], receiver: Receiver) -> None:
-    emit_p.bind(head, *_optional(active), *leaves, callback=receiver, lanes=0, masked=active is not None)
+def _emit(head: Any, active: Any, leaves: Sequence[Any], host_end: HostEnd) -> None:
+    emit_p.bind(head, *_optional(active), *leaves, callback=host_end, lanes=0, masked=active is not None)
 
 
 Arrived = Callable[..., Any]
-Receiver = Callable[[str, int, bool], Arrived]
+HostEnd = Callable[[str, int, bool], Arrived]
 Handle = Callable[[tuple[int, ...], Any, Any, Sequence[np.ndarray], float, int | None], bool]
 
 
-def flush_receiver(site: Site, receive: Callable[[int, Buffer, int | None], None]) -> Receiver:
+def flush_end(site: Site, receive: Callable[[int, Buffer, int | None], None]) -> HostEnd:
     """The host's end of `flush_when_full`; ``receive(run, buffer, shard)``."""
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
@@ -140,7 +141,7 @@ def flush_receiver(site: Site, receive: Callable[[int, Buffer, int | None], None
     return lowered
 
 
-def live_receiver(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -> Receiver:
+def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -> HostEnd:
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
     ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxtap_core.instrument.control_flow import sharded_like
 from jaxtap_core.instrument.plan import GATE_ROWS, Check
+from jaxtap_core.jaxpr.sharding import sharded_like
 
 BORN, MASKED = 1, 2  # verdicts on a primitive: it made something bad; and a select dropped it at once
 

@@ -1,7 +1,7 @@
 """The rewriting itself: evaluates a program under its plan, so that tracing the evaluation gives the observed program.
 
 Equations without a plan are bound again as they are, under the settings they were built with. For the others the
-registry in `instrument.rules` knows how each kind of primitive is rebuilt. The observer keeps what the rules need:
+`registry` knows how each kind of primitive is rebuilt. The interpreter keeps what the rules need:
 the loop counters, which lanes are active, and the states (buffers, verdicts) that are threaded through every loop and
 branch around the sites they belong to.
 """
@@ -24,23 +24,23 @@ from jaxtap_core.instrument import emission as emit
 from jaxtap_core.instrument.control_flow import once_if
 from jaxtap_core.instrument.gate_state import BORN, MASKED, Verdicts, no_verdicts
 from jaxtap_core.instrument.nonfinite import any_bad, has_bad
-from jaxtap_core.instrument.plan import GATE_ROWS, Check, EqnPlan, Level, Look, Plan, Site
-from jaxtap_core.instrument.rules import RULES
+from jaxtap_core.instrument.plan import GATE_ROWS, BodyPlan, Check, EqnPlan, Look, Plan, Site
+from jaxtap_core.instrument.registry import rule_of
 from jaxtap_core.instrument.shadow_step import Pass, shielded, stays
-from jaxtap_core.instrument.stop_flag import BRAKE, not_ended, pulled_by, released
+from jaxtap_core.instrument.stop_flag import STOP_FLAG, not_ended, not_raised, raised_by
 from jaxtap_core.jaxpr.structure import call_of
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.request.taps import Tap
 
 
-class Receivers(NamedTuple):
+class HostEnds(NamedTuple):
     """The host's end of the emissions of one program."""
 
-    live: Callable[[Site], emit.Receiver]
-    flush: Callable[[Site], emit.Receiver]
+    live: Callable[[Site], emit.HostEnd]
+    flush: Callable[[Site], emit.HostEnd]
 
 
-class Observer:
+class Interpreter:
     """Evaluates one program under its plan.
 
     Args:
@@ -61,7 +61,7 @@ class Observer:
         self,
         plan: Plan,
         settings: Settings,
-        receivers: Receivers,
+        host_ends: HostEnds,
         run: Any,
         *,
         rows: int = 1,
@@ -74,7 +74,7 @@ class Observer:
         self.plan = plan
         self.inside = inside
         self.diagnosing = diagnosing
-        self._receivers = receivers
+        self._host_ends = host_ends
         self._run = run
         self._flushing = flushing
         self._rows = rows
@@ -87,8 +87,8 @@ class Observer:
         for site in plan.sites.values():
             if not site.live:
                 self.states[site.number] = _for_each(site.shards, emit.empty(site, self._capacity(site)))
-        if plan.braked:
-            self.states[BRAKE] = released(plan.depth)
+        if plan.may_stop:
+            self.states[STOP_FLAG] = not_raised(plan.depth)
         if diagnosing:
             for budget in plan.budgets.values():
                 self.states[budget.number] = not_ended(budget.avals, budget.lanes)
@@ -97,35 +97,35 @@ class Observer:
 
     # -- evaluation
 
-    def evaluate(self, level: Level, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
-        """Outputs of ``jaxpr`` (a program, or the inside of a loop or branch), with everything in ``level`` observed.
+    def evaluate(self, body: BodyPlan, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+        """Outputs of ``jaxpr`` (a program, or the inside of a loop or branch), with everything in ``body`` observed.
 
         Where values inside are looked at and `copying` is on, it is evaluated twice: as it is, and behind a barrier
         as a copy, whose values are looked at. The compiler drops what of the copy nobody needs.
         """
         outer = self._pass
         try:
-            if not (self._copying and self._looks_inside(level, jaxpr)):
+            if not (self._copying and self._looks_inside(body, jaxpr)):
                 self._pass = None
-                return self.walk(level, jaxpr, args)
+                return self.walk(body, jaxpr, args)
             self._pass = Pass(collections.deque(), copy=False)
-            outs = self.walk(level, jaxpr, args)
+            outs = self.walk(body, jaxpr, args)
             self._pass = self._pass._replace(copy=True)
-            self.walk(level, jaxpr, shielded(args))
+            self.walk(body, jaxpr, shielded(args))
             return outs
         finally:
             self._pass = outer
 
-    def _looks_inside(self, level: Level, jaxpr: Any) -> bool:
+    def _looks_inside(self, body: BodyPlan, jaxpr: Any) -> bool:
         """Whether the outputs of some primitive are taken, here or in a call."""
         eqns = _compat.body_of(jaxpr).jaxpr.eqns
-        for position, plan in level.plans.items():
+        for position, plan in body.plans.items():
             if any(self._is_copied(site) for site in plan.sites):
                 return True
             if plan.check is not None and plan.check.kind == "primitive":
                 return True
             call = call_of(eqns[position])
-            if call is not None and any(self._looks_inside(inner, call.jaxpr) for inner in plan.levels):
+            if call is not None and any(self._looks_inside(inner, call.jaxpr) for inner in plan.bodies):
                 return True
         return False
 
@@ -133,7 +133,7 @@ class Observer:
         # a test for NaN shares the kernel of what it tests, which is what makes it cheap
         return site.tap is not None and self.settings.taps[site.tap].mode != "nan"
 
-    def walk(self, level: Level, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+    def walk(self, body: BodyPlan, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """`evaluate` for the inside of a call, which is one with what surrounds it."""
         inner, consts = _compat.body_of(jaxpr)
         env: dict[Any, Any] = dict(zip(inner.constvars, consts, strict=True))
@@ -142,16 +142,16 @@ class Observer:
         deferred: dict[int, list[tuple[Check, list[Any]]]] = {}
         for position, eqn in enumerate(inner.eqns):
             values = [read(atom) for atom in eqn.invars]
-            plan = level.plans.get(position)
+            plan = body.plans.get(position)
             if plan is not None and plan.drop:
                 continue
             kept = self._pass is not None and stays(eqn)
             with _compat.equation_context(eqn):
                 if kept and self._pass is not None and self._pass.copy:
                     outs = self._pass.kept.popleft()
-                elif plan is not None and plan.levels:
+                elif plan is not None and plan.bodies:
                     name = "call" if call_of(eqn) is not None else eqn.primitive.name
-                    outs = RULES[name](self, eqn, plan, values)
+                    outs = rule_of(name)(self, eqn, plan, values)
                 else:
                     outs = eqn.primitive.bind(*values, **_compat.bind_params(eqn))
                     if not eqn.primitive.multiple_results:
@@ -208,7 +208,7 @@ class Observer:
     def in_shard(self, axes: tuple[str, ...], around: Any) -> Iterator[None]:
         """Meanwhile one shard is evaluated, with ``around`` as it got it; its index goes with what it emits."""
         outer = self.around
-        brake = self.states.pop(BRAKE, None)
+        flag = self.states.pop(STOP_FLAG, None)
         run, self._steps, self._vectors, self._active = around
         if run is not None:
             run = jnp.stack([run, lax.axis_index(axes)])
@@ -217,34 +217,34 @@ class Observer:
             yield
         finally:
             self._run, self._steps, self._vectors, self._active = outer
-            if brake is not None:
-                self.states[BRAKE] = brake
+            if flag is not None:
+                self.states[STOP_FLAG] = flag
 
-    def states_of(self, levels: Sequence[Level], plan: EqnPlan) -> dict[int, Any]:
+    def states_of(self, bodies: Sequence[BodyPlan], plan: EqnPlan) -> dict[int, Any]:
         """The states that must be threaded through a loop or branch with these inner programs."""
-        numbers = set(itertools.chain.from_iterable(level.states for level in levels))
+        numbers = set(itertools.chain.from_iterable(body.states for body in bodies))
         for site in (plan.carry, plan.output):
             if site is not None and not site.live:
                 numbers.add(site.number)
         if plan.budget is not None:
             numbers.add(plan.budget.number)
-        numbers.add(BRAKE)
-        # a budget has a state only while diagnosing, a program a brake only where something may stop it
+        numbers.add(STOP_FLAG)
+        # a budget has a state only while diagnosing, a program a stop flag only where something may stop it
         return {number: self.states[number] for number in sorted(numbers) if number in self.states}
 
-    # -- the brake
+    # -- the stop flag
 
     @property
-    def braked(self) -> Any:
-        """Whether the brake has been pulled; ``None`` for a program without one."""
-        brake = self.states.get(BRAKE)
-        return None if brake is None else brake.place >= 0
+    def stopped(self) -> Any:
+        """Whether the stop flag has been raised; ``None`` for a program without one."""
+        flag = self.states.get(STOP_FLAG)
+        return None if flag is None else flag.place >= 0
 
-    def pull(self, number: int, condition: Any) -> None:
-        """Pull the brake on behalf of a place, where ``condition``; a shard has none."""
-        if BRAKE not in self.states:
+    def raise_stop_flag(self, number: int, condition: Any) -> None:
+        """Raise the stop flag on behalf of a place, where ``condition``; a shard has none."""
+        if STOP_FLAG not in self.states:
             return
-        self.states[BRAKE] = pulled_by(self.states[BRAKE], number, self._steps, condition)
+        self.states[STOP_FLAG] = raised_by(self.states[STOP_FLAG], number, self._steps, condition)
 
     # -- sites
 
@@ -265,7 +265,7 @@ class Observer:
             # an outer transformation may still differentiate: a branch can be, a loop cannot
             lax.cond(condition, lambda: self._take(site, values(), condition), lambda: None)
             return
-        numbers = [number for number in (BRAKE if site.live else site.number,) if number in self.states]
+        numbers = [number for number in (STOP_FLAG if site.live else site.number,) if number in self.states]
 
         def take(states: dict[int, Any]) -> dict[int, Any]:
             with self.borrow(states):
@@ -281,17 +281,17 @@ class Observer:
         if site.live:
             if condition is not None:
                 active = condition if active is None else active & condition
-            receiver = self._receivers.live(site)
+            receiver = self._host_ends.live(site)
             if self.settings.fail_fast and not site.shards:
                 stop = emit.ask(self._run, steps, active, leaves, receiver)
-                self.pull(site.number, stop)
+                self.raise_stop_flag(site.number, stop)
             else:
                 emit.emit(self._run, steps, active, leaves, receiver)
             return
         buffer = emit.append(self.states[site.number], steps, active, leaves)
         room = self._capacity(site)
         if self._flushing and (site.bound is None or site.bound > room):
-            buffer = emit.flush_when_full(buffer, room, self._run, self._receivers.flush(site))
+            buffer = emit.flush_when_full(buffer, room, self._run, self._host_ends.flush(site))
         self.states[site.number] = buffer
 
     def _capacity(self, site: Site) -> int:
@@ -402,7 +402,7 @@ class Observer:
             ]
         self.note(check, verdicts, hit)
         if self.settings.fail_fast:
-            self.pull(check.number, hit)
+            self.raise_stop_flag(check.number, hit)
 
 
 def _for_each(shards: int, state: Any) -> Any:

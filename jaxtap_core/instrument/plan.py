@@ -1,6 +1,6 @@
 """The plan of one program as data: what is observed at which equation, and the places that values come from.
 
-A `Level` is one jaxpr with the calls in it looked through. It holds a plan for every equation that is observed, or
+A `BodyPlan` is one jaxpr with the calls in it looked through. It holds a plan for every equation that is observed, or
 that contains something observed; all other equations are left as they are. Each place from which values come is a
 `Site`, each place at which the gate looks a `Check`.
 """
@@ -109,19 +109,19 @@ class Check:
 
 
 @dataclass(eq=False)
-class Level:
+class BodyPlan:
     """Plans of the equations of one jaxpr, by their position, and the numbers of all stateful sites inside."""
 
     plans: dict[int, EqnPlan] = field(default_factory=dict)
     states: list[int] = field(default_factory=list)
     has_live: bool = False
 
-    def add(self, position: int, plan: EqnPlan, inner: Iterable[Level] = ()) -> None:
+    def add(self, position: int, plan: EqnPlan, inner: Iterable[BodyPlan] = ()) -> None:
         """Enter the plan of one equation."""
         self.plans[position] = plan
-        for level in inner:
-            self.states += level.states
-            self.has_live |= level.has_live
+        for body in inner:
+            self.states += body.states
+            self.has_live |= body.has_live
 
 
 @dataclass(eq=False)
@@ -140,7 +140,7 @@ class EqnPlan:
     """
 
     path: str = ""
-    levels: tuple[Level, ...] = ()
+    bodies: tuple[BodyPlan, ...] = ()
     sites: tuple[Site, ...] = ()
     carry: Site | None = None
     output: Site | None = None
@@ -176,20 +176,20 @@ class Plan:
     ``paths`` are all loops, with the user's lines.
     """
 
-    level: Level
+    body: BodyPlan
     sites: dict[int, Site]
     checks: dict[int, Check]
     budgets: dict[int, Budget]
     misfits: list[Misfit]
     fitted: int
     depth: int
-    braked: bool
+    may_stop: bool
     paths: tuple[str, ...]
 
     @property
     def empty(self) -> bool:
         """Whether nothing in the program is observed."""
-        return not self.level.plans
+        return not self.body.plans
 
     @functools.cached_property
     def looks_into_steps(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from jaxtap_core import _compat
 from jaxtap_core.errors import LensError, warn
-from jaxtap_core.instrument.plan import Budget, Check, EqnPlan, Level, Look, Plan, Site
+from jaxtap_core.instrument.plan import BodyPlan, Budget, Check, EqnPlan, Look, Plan, Site
 from jaxtap_core.instrument.selection import Misfit, Selection, select_leaves, select_values
 from jaxtap_core.jaxpr.address import Numbering, built_by_jax, join, phase_of, source_of
 from jaxtap_core.jaxpr.equations import (
@@ -32,7 +32,7 @@ DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
 
 
 @dataclass(frozen=True)
-class _Place:
+class Scope:
     """Where the planner stands: address, enclosing loops, and what is inherited from them."""
 
     prefix: str = ""
@@ -68,9 +68,9 @@ class Planner:
 
     def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
         """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
-        level = self._level(jaxpr, Numbering(), _Place(source=source, phase=phase))
+        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase))
         return Plan(
-            level,
+            body,
             self.sites,
             self.checks,
             self.budgets,
@@ -83,101 +83,101 @@ class Planner:
 
     # -- walking
 
-    def _level(self, jaxpr: Any, numbering: Numbering, place: _Place) -> Level:
-        level = Level()
+    def _body(self, jaxpr: Any, numbering: Numbering, scope: Scope) -> BodyPlan:
+        body = BodyPlan()
         selects = selected_once(jaxpr) if self._watches_births else {}
         for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
             name = eqn.primitive.name
             path = ""
             if name in LOOPS:
-                path = self._loop(level, position, eqn, numbering, place)
+                path = self._loop(body, position, eqn, numbering, scope)
             elif name == BRANCHES:
-                path = self._branches(level, position, eqn, numbering, place)
+                path = self._branches(body, position, eqn, numbering, scope)
             elif (call := call_of(eqn)) is not None:
-                self._call(level, position, eqn, call, numbering, place)
+                self._call(body, position, eqn, call, numbering, scope)
             elif name == SHARDED:
-                self._shard_map(level, position, eqn, numbering, place)
+                self._shard_map(body, position, eqn, numbering, scope)
             elif self.replica and name in DEBUG_PRIMITIVES:
-                level.add(position, EqnPlan(drop=True))
-            path = path or join(place.prefix, numbering.primitive(name))
-            self._primitive(level, position, eqn, path, place, selects)
-        return level
+                body.add(position, EqnPlan(drop=True))
+            path = path or join(scope.prefix, numbering.primitive(name))
+            self._primitive(body, position, eqn, path, scope, selects)
+        return body
 
     @property
     def _watches_births(self) -> bool:
         level = self.settings.level
         return level is not None and level.name in ("born", "primitives")
 
-    def _at(self, eqn: Any, place: _Place) -> _Place:
+    def _at(self, eqn: Any, scope: Scope) -> Scope:
         return replace(
-            place,
-            phase=phase_of(eqn.source_info, place.phase),
-            source=source_of(eqn.source_info, place.source),
+            scope,
+            phase=phase_of(eqn.source_info, scope.phase),
+            source=source_of(eqn.source_info, scope.source),
         )
 
-    def _call(self, level: Level, position: int, eqn: Any, call: Call, numbering: Numbering, place: _Place) -> None:
+    def _call(self, body: BodyPlan, position: int, eqn: Any, call: Call, numbering: Numbering, scope: Scope) -> None:
         if self.inside and eqn.primitive.name.startswith("custom_"):
             return  # an outer transformation still needs the custom rule
-        inner = self._level(call.jaxpr, numbering, self._at(eqn, place))
+        inner = self._body(call.jaxpr, numbering, self._at(eqn, scope))
         if inner.plans:
-            level.add(position, EqnPlan(levels=(inner,)), (inner,))
+            body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
-    def _shard_map(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> None:
+    def _shard_map(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> None:
         mapped = ShardMap.of(eqn)
-        if self.inside or place.shards or mapped.partial:
+        if self.inside or scope.shards or mapped.partial:
             # an outer transformation still needs the equation; one inside another is not told apart; and a shard
             # that is itself spread over devices cannot call the host
             number_along(mapped.jaxpr, numbering)
             return
-        inner = self._level(mapped.jaxpr, numbering, replace(self._at(eqn, place), shards=mapped.shards))
+        inner = self._body(mapped.jaxpr, numbering, replace(self._at(eqn, scope), shards=mapped.shards))
         if inner.plans:
-            level.add(position, EqnPlan(levels=(inner,)), (inner,))
+            body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
-    def _branches(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> str:
-        here = self._at(eqn, place)
-        path = join(place.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
-        levels = tuple(
-            self._level(branch, Numbering(), replace(here, prefix=f"{path}/b{i}"))
+    def _branches(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> str:
+        here = self._at(eqn, scope)
+        path = join(scope.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
+        bodies = tuple(
+            self._body(branch, Numbering(), replace(here, prefix=f"{path}/b{i}"))
             for i, branch in enumerate(eqn.params["branches"])
         )
-        if any(inner.plans for inner in levels):
-            level.add(position, EqnPlan(path=path, levels=levels), levels)
+        if any(inner.plans for inner in bodies):
+            body.add(position, EqnPlan(path=path, bodies=bodies), bodies)
         return path
 
-    def _loop(self, level: Level, position: int, eqn: Any, numbering: Numbering, place: _Place) -> str:
-        here = self._at(eqn, place)
+    def _loop(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> str:
+        here = self._at(eqn, scope)
         library = built_by_jax(eqn.source_info)
-        path = join(place.prefix, numbering.structure(eqn.primitive.name, library))
+        path = join(scope.prefix, numbering.structure(eqn.primitive.name, library))
         scan = Scan.of(eqn) if eqn.primitive.name == "scan" else None
         total = scan.length if scan is not None else None
-        inside = replace(here, prefix=path, depth=place.depth + 1, total=total)
+        inside = replace(here, prefix=path, depth=scope.depth + 1, total=total)
         if scan is not None:
-            inside = replace(inside, bound=None if place.bound is None else place.bound * scan.length)
-            levels: tuple[Level, ...] = (self._level(scan.jaxpr, Numbering(), inside),)
+            inside = replace(inside, bound=None if scope.bound is None else scope.bound * scan.length)
+            bodies: tuple[BodyPlan, ...] = (self._body(scan.jaxpr, Numbering(), inside),)
         else:
             loop = While.of(eqn)
-            inside = replace(inside, bound=None, lanes=loop.lanes or place.lanes)
-            levels = (
-                self._level(loop.predicate, Numbering(), replace(inside, prefix=f"{path}/pred")),
-                self._level(loop.body, Numbering(), inside),
+            inside = replace(inside, bound=None, lanes=loop.lanes or scope.lanes)
+            bodies = (
+                self._body(loop.predicate, Numbering(), replace(inside, prefix=f"{path}/pred")),
+                self._body(loop.body, Numbering(), inside),
             )
         self.paths.append(f"{path} ({inside.source})" if inside.source else path)
-        plan = EqnPlan(path=path, levels=levels)
+        plan = EqnPlan(path=path, bodies=bodies)
         self.depth = max(self.depth, inside.depth)
         # one shard that stops while others go on would leave them waiting for what it does not send
-        if self.settings.max_trips is not None and eqn.primitive.name == "while" and not place.shards:
+        if self.settings.max_trips is not None and eqn.primitive.name == "while" and not scope.shards:
             plan.budget = self._budget(eqn, path, inside)
         if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
         if self.settings.level is not None and self.settings.level.name == "escape":
-            plan.check = self._loop_check(eqn, path, inside, once=place.bound == 1)
+            plan.check = self._loop_check(eqn, path, inside, once=scope.bound == 1)
         own = plan.carry or plan.output or plan.check or plan.budget
-        if own or any(inner.plans for inner in levels):
-            level.add(position, plan, levels)
+        if own or any(inner.plans for inner in bodies):
+            body.add(position, plan, bodies)
             for site in (plan.carry, plan.output):
                 if site is not None:
-                    self._enter(level, site)
-            level.states += [own.number for own in (plan.check, plan.budget) if own is not None]
+                    self._enter(body, site)
+            body.states += [own.number for own in (plan.check, plan.budget) if own is not None]
         return path
 
     def _emits(self, path: str, eqn: Any, depth: int) -> bool:
@@ -200,47 +200,47 @@ class Planner:
 
     # -- sites
 
-    def _enter(self, level: Level, site: Site) -> None:
+    def _enter(self, body: BodyPlan, site: Site) -> None:
         self.sites[site.number] = site
         if site.live:
-            level.has_live = True
+            body.has_live = True
         else:
-            level.states.append(site.number)
+            body.states.append(site.number)
 
     def _number(self) -> int:
         return next(self._numbers)
 
     def _site(
-        self, path: str, kind: Kind, place: _Place, selection: Selection, live: bool, tap: int | None = None
+        self, path: str, kind: Kind, scope: Scope, selection: Selection, live: bool, tap: int | None = None
     ) -> Site:
-        bound = place.bound
+        bound = scope.bound
         every = self.settings.sample_every
-        if bound is not None and place.total is not None and every > 1 and place.total:
-            bound = bound // place.total * -(-place.total // every)
+        if bound is not None and scope.total is not None and every > 1 and scope.total:
+            bound = bound // scope.total * -(-scope.total // every)
         return Site(
             number=self._number(),
             path=path,
             kind=kind,
-            total=place.total,
-            depth=place.depth,
-            phase=place.phase,
-            source=place.source,
+            total=scope.total,
+            depth=scope.depth,
+            phase=scope.phase,
+            source=scope.source,
             selection=selection,
-            lanes=place.lanes,
+            lanes=scope.lanes,
             bound=bound,
             live=live or self.inside,
             tap=tap,
-            shards=place.shards,
+            shards=scope.shards,
         )
 
-    def _loop_sites(self, plan: EqnPlan, eqn: Any, place: _Place, library: bool) -> None:
+    def _loop_sites(self, plan: EqnPlan, eqn: Any, scope: Scope, library: bool) -> None:
         settings, path = self.settings, plan.path
         leaves = plan.leaves = carry_leaves(eqn)
         if settings.emits_carry:
             chosen = select_leaves(settings.select, leaves.names, leaf_avals(eqn, leaves), path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
-                plan.carry = self._site(path, "carry", place, chosen, settings.live_carry)
+                plan.carry = self._site(path, "carry", scope, chosen, settings.live_carry)
                 if not leaves.ordered and callable(settings.select) and not self.replica:
                     warn(
                         f"{path}: the user's order of the carry leaves is not known; they are given as "
@@ -253,12 +253,12 @@ class Planner:
             chosen = select_leaves(settings.select_ys, output_names(eqn), avals, path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
-                plan.output = self._site(path, "output", place, chosen, settings.live_outputs)
+                plan.output = self._site(path, "output", scope, chosen, settings.live_outputs)
             elif not library:
                 self.misfits.append(chosen)
 
     def _primitive(
-        self, level: Level, position: int, eqn: Any, path: str, place: _Place, selects: dict[Any, int]
+        self, body: BodyPlan, position: int, eqn: Any, path: str, scope: Scope, selects: dict[Any, int]
     ) -> None:
         name = eqn.primitive.name
         structural = name in (*LOOPS, BRANCHES, SHARDED) or call_of(eqn) is not None
@@ -270,8 +270,8 @@ class Planner:
         watched = self.settings.level is not None and self.settings.level.watches(name) and can_bear_nan(eqn)
         if not (taps or watched):
             return
-        here = self._at(eqn, place)
-        plan = level.plans.get(position) or EqnPlan()
+        here = self._at(eqn, scope)
+        plan = body.plans.get(position) or EqnPlan()
         avals = [var.aval for var in eqn.outvars]
         for number, tap in taps:
             selection = select_values(tap, avals, path)
@@ -279,35 +279,35 @@ class Planner:
                 continue
             site = self._site(path, "primitive", here, selection, tap.live, number)
             plan.sites += (site,)
-            self._enter(level, site)
+            self._enter(body, site)
         if watched:
             plan.check = Check(
                 number=self._number(),
                 kind="primitive",
                 path=path,
-                total=place.total,
-                depth=place.depth,
+                total=scope.total,
+                depth=scope.depth,
                 phase=here.phase,
                 source=here.source,
                 looks=self._looks(inexact_places(avals), [f"out[{i}]" for i in range(len(avals))]),
                 carries=0,
-                lanes=place.lanes,
-                once=place.bound == 1,
+                lanes=scope.lanes,
+                once=scope.bound == 1,
                 consumer=selects.get(eqn.outvars[0]) if len(eqn.outvars) == 1 else None,
-                shards=place.shards,
+                shards=scope.shards,
                 mesh=explicit_mesh(avals),
             )
             self.checks[plan.check.number] = plan.check
-            level.states.append(plan.check.number)
+            body.states.append(plan.check.number)
         if plan.sites or plan.check:
-            level.plans[position] = plan
+            body.plans[position] = plan
 
     def _looks(self, indices: Sequence[int], names: Sequence[str]) -> tuple[Look, ...]:
         """NaN is always looked for, Inf apart and only when asked for: each has its own first step."""
         kinds: tuple[Literal["nan", "inf"], ...] = ("nan", "inf") if self.settings.inf else ("nan",)
         return tuple(Look(names[i], i, bad) for bad in kinds for i in indices)
 
-    def _budget(self, eqn: Any, path: str, place: _Place) -> Budget:
+    def _budget(self, eqn: Any, path: str, scope: Scope) -> Budget:
         loop = While.of(eqn)
         predicate = _compat.body_of(loop.predicate).jaxpr
         used = {id(atom) for e in predicate.eqns for atom in e.invars} | {id(v) for v in predicate.outvars}
@@ -316,8 +316,8 @@ class Planner:
         budget = Budget(
             number=self._number(),
             path=path,
-            source=place.source,
-            depth=place.depth - 1,
+            source=scope.source,
+            depth=scope.depth - 1,
             names=tuple(names.get(i, "") for i in range(len(avals))),
             read=tuple(id(v) in used for v in predicate.invars[loop.predicate_consts :]),
             avals=tuple(avals),
@@ -326,7 +326,7 @@ class Planner:
         self.budgets[budget.number] = budget
         return budget
 
-    def _loop_check(self, eqn: Any, path: str, place: _Place, *, once: bool) -> Check | None:
+    def _loop_check(self, eqn: Any, path: str, scope: Scope, *, once: bool) -> Check | None:
         avals = carry_avals(eqn)
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
         carry_names = [names.get(i, f"carry[{i}]") for i in range(len(avals))]
@@ -342,15 +342,15 @@ class Planner:
             number=self._number(),
             kind="carry",
             path=path,
-            total=place.total,
-            depth=place.depth,
-            phase=place.phase,
-            source=place.source,
+            total=scope.total,
+            depth=scope.depth,
+            phase=scope.phase,
+            source=scope.source,
             looks=carries + outputs,
             carries=len(carries),
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
             once=once,
-            shards=place.shards,
+            shards=scope.shards,
             mesh=explicit_mesh([var.aval for var in eqn.outvars]),
         )
         self.checks[check.number] = check

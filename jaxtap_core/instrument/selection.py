@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.errors import warn
-from jaxtap_core.instrument.control_flow import explicit_sharding
-from jaxtap_core.jaxpr.leaves import find
+from jaxtap_core.jaxpr.leaves import matching
+from jaxtap_core.jaxpr.sharding import explicit_sharding
 from jaxtap_core.request.settings import takes_path
 from jaxtap_core.request.taps import Tap
 
@@ -129,7 +129,7 @@ def _by_name(selection: Any, names: Sequence[str], avals: Sequence[Any], path: s
             queries = {query: query for query in selection}
         wanted, labels = [], list(queries)
         for query in queries.values():
-            hits = find(query, names)
+            hits = matching(query, names)
             if len(hits) != 1:
                 what = f"ambiguous: {[names[i] for i in hits]}" if hits else "not a leaf of this loop"
                 return Misfit(path, tuple(names), f"{query!r} is {what}")

@@ -1,7 +1,7 @@
-"""The brake of a program: stops its loops on the device, for a trip budget or for the first alert.
+"""The stop flag of a program: stops its loops on the device, for a trip budget or for the first alert.
 
-One small state for the whole program: which place pulled it first, and at which steps. Every ``while`` ends as soon as
-it is pulled; the steps of a ``scan`` that are left do nothing.
+One small state for the whole program: which place raised it first, and at which steps. Every ``while`` ends as soon as
+it is raised; the steps of a ``scan`` that are left do nothing.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import jax.numpy as jnp
 
 from jaxtap_core.instrument.selection import storable
 
-BRAKE = -1  # the brake's number among the states of a program
+STOP_FLAG = -1  # the number of the stop flag among the states of a program
 
 
-class Brake(NamedTuple):
-    """Who pulled it (negative: nobody yet), and the index vector of the loops around, padded with -1."""
+class StopFlag(NamedTuple):
+    """Who raised it (negative: nobody yet), and the index vector of the loops around, padded with -1."""
 
     place: Any
     steps: Any
 
 
-def released(depth: int) -> Brake:
-    """A brake that nobody has pulled, for a program whose loops nest ``depth`` deep."""
-    return Brake(jnp.int32(-1), jnp.full((depth,), -1, jnp.int32))
+def not_raised(depth: int) -> StopFlag:
+    """A stop flag that nobody has raised, for a program whose loops nest ``depth`` deep."""
+    return StopFlag(jnp.int32(-1), jnp.full((depth,), -1, jnp.int32))
 
 
-def pulled_by(brake: Brake, number: int, steps: Sequence[Any], condition: Any) -> Brake:
-    """The brake after place ``number`` pulled it where ``condition``; only the first pull counts."""
-    first = (brake.place < 0) & condition
-    padding = [jnp.int32(-1)] * (brake.steps.shape[0] - len(steps))
-    here = jnp.stack([*steps, *padding]) if brake.steps.shape[0] else brake.steps
-    return Brake(jnp.where(first, jnp.int32(number), brake.place), jnp.where(first, here, brake.steps))
+def raised_by(flag: StopFlag, number: int, steps: Sequence[Any], condition: Any) -> StopFlag:
+    """The stop flag after place ``number`` raised it where ``condition``; only the first counts."""
+    first = (flag.place < 0) & condition
+    padding = [jnp.int32(-1)] * (flag.steps.shape[0] - len(steps))
+    here = jnp.stack([*steps, *padding]) if flag.steps.shape[0] else flag.steps
+    return StopFlag(jnp.where(first, jnp.int32(number), flag.place), jnp.where(first, here, flag.steps))
 
 
-class Trail(NamedTuple):
+class History(NamedTuple):
     """What is kept of a loop to say why it does not end: the carry one step ago, and since when nothing changed.
 
     ``since`` and ``cycle`` are one number, or one for each lane of a loop that tells its lanes apart.
@@ -48,18 +48,18 @@ class Trail(NamedTuple):
     cycle: Any
 
 
-def start_trail(carry: Sequence[Any], lanes: tuple[int, ...]) -> Trail:
+def start_history(carry: Sequence[Any], lanes: tuple[int, ...]) -> History:
     """Before the first step."""
-    return Trail(list(carry), jnp.full(lanes, -1, jnp.int32), jnp.full(lanes, -1, jnp.int32))
+    return History(list(carry), jnp.full(lanes, -1, jnp.int32), jnp.full(lanes, -1, jnp.int32))
 
 
-def next_trail(trail: Trail, old: Sequence[Any], new: Sequence[Any], step: Any) -> Trail:
+def next_history(history: History, old: Sequence[Any], new: Sequence[Any], step: Any) -> History:
     """After a step from ``old`` to ``new``."""
-    lanes = trail.since.shape
+    lanes = history.since.shape
     unchanged = _same(old, new, lanes)
-    repeats = _same(trail.before, new, lanes) & ~unchanged & (step > 0)
+    repeats = _same(history.before, new, lanes) & ~unchanged & (step > 0)
     follow = lambda since, holds: jnp.where(holds, jnp.where(since < 0, step, since), jnp.int32(-1))
-    return Trail(list(old), follow(trail.since, unchanged), follow(trail.cycle, repeats))
+    return History(list(old), follow(history.since, unchanged), follow(history.cycle, repeats))
 
 
 def _same(xs: Sequence[Any], ys: Sequence[Any], lanes: tuple[int, ...]) -> Any:
@@ -74,7 +74,7 @@ def _same(xs: Sequence[Any], ys: Sequence[Any], lanes: tuple[int, ...]) -> Any:
 
 
 class Ended(NamedTuple):
-    """The end of the loop that exceeded its budget: its last carry, its trail, and which lanes were running."""
+    """The end of the loop that exceeded its budget: its last carry, since when it stood still, which lanes ran."""
 
     carry: list[Any]
     since: Any

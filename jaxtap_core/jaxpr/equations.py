@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument.control_flow import explicit_sharding
 from jaxtap_core.jaxpr.address import Numbering, built_by_jax
 from jaxtap_core.jaxpr.leaves import Leaves
+from jaxtap_core.jaxpr.sharding import explicit_sharding
 from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Scan, ShardMap, While, call_of
 
 

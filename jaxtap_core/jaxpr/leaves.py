@@ -135,11 +135,12 @@ def output_names(eqn: Any) -> tuple[str, ...]:
     return tuple(names) if len(set(names)) == len(names) else tuple(f"out[{i}]" for i in range(len(names)))
 
 
-def find(query: str, names: Sequence[str]) -> list[int]:
+def matching(query: str, names: Sequence[str]) -> list[int]:
     """Which of ``names`` the user means by ``query``: the name itself, or a suffix from a dot or bracket on.
 
     Example:
-        >>> find("step_size", ["state.step_size", "state.x[0]"]), find("x[0]", ["state.step_size", "state.x[0]"])
+        >>> names = ["state.step_size", "state.x[0]"]
+        >>> matching("step_size", names), matching("x[0]", names)
         ([0], [1])
     """
     query = tidy(query)

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.instrument import emission as emit
-from jaxtap_core.instrument.interpreter import Observer, Receivers
+from jaxtap_core.instrument.interpreter import HostEnds, Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.jaxpr.address import current_phase, source_of
@@ -68,18 +68,18 @@ def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emit.Handle
     return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
 
 
-def receivers() -> Receivers:
+def host_ends() -> HostEnds:
     """The host's ends of a program's emissions: they go to whichever run they name."""
 
-    def flushed(site: Site) -> emit.Receiver:
+    def flushed(site: Site) -> emit.HostEnd:
         def receive(number: int, buffer: emit.Buffer, shard: int | None) -> None:
             run = _runs.get(number)
             if run is not None:
                 run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
 
-        return emit.flush_receiver(site, receive)
+        return emit.flush_end(site, receive)
 
-    return Receivers(lambda site: emit.live_receiver(site, _open_stream), flushed)
+    return HostEnds(lambda site: emit.live_end(site, _open_stream), flushed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +208,12 @@ class Program:
     ) -> Variant:
         plan = self.plan_of(jaxpr, replica=replica)
         takes_run = plan.live or flushing
-        ends = receivers()
+        ends = host_ends()
         tree: list[Any] = []
 
         def observed(*operands: Any) -> list[Any]:
             run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
-            observer = Observer(
+            interpreter = Interpreter(
                 plan,
                 self.settings,
                 ends,
@@ -223,8 +223,8 @@ class Program:
                 diagnosing=diagnosing,
                 copying=copying,
             )
-            outs = observer.evaluate(plan.level, jaxpr, inputs)
-            extra, structure = jax.tree.flatten(observer.states)
+            outs = interpreter.evaluate(plan.body, jaxpr, inputs)
+            extra, structure = jax.tree.flatten(interpreter.states)
             tree.append(structure)
             return [*outs, *extra]
 

@@ -17,7 +17,7 @@ from jaxtap_core.gate.certify import certify
 from jaxtap_core.instrument import emission as emit
 from jaxtap_core.instrument.plan import Budget, Plan
 from jaxtap_core.instrument.selection import Misfit
-from jaxtap_core.instrument.stop_flag import BRAKE
+from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
 from jaxtap_core.jaxpr.structure import BRANCHES, CALLS, LOOPS
 from jaxtap_core.records.events import Certificate, Finding, ProgramVerdict
@@ -231,7 +231,7 @@ class Session:
             phase=program.phase,
         )
         self._queue.add(pending)
-        if program.plan.braked:
+        if program.plan.may_stop:
             # what was stopped early must not go on as if it were a result
             self._queue.drain()
             self._raise_if_stopped(pending)
@@ -244,10 +244,10 @@ class Session:
     def _raise_if_stopped(self, pending: Pending) -> None:
         __tracebackhide__ = True
         assert pending.states is not None and pending.plan is not None
-        brake = pending.states[BRAKE]
-        place = int(brake.place)
+        flag = pending.states[STOP_FLAG]
+        place = int(flag.place)
         if place in pending.plan.budgets:
-            raise self._budget_error(pending, pending.plan.budgets[place], np.asarray(brake.steps))
+            raise self._budget_error(pending, pending.plan.budgets[place], np.asarray(flag.steps))
         if self.settings.fail_fast:
             self._raise_alert()
 
@@ -304,7 +304,7 @@ class Session:
 
     def _certifies(self, program: Program) -> bool:
         identity = self.settings.identity
-        if program.plan.braked:
+        if program.plan.may_stop:
             return False  # the guarded program is the result
         if identity == "auto":
             # gates on loops and results run inline: they travel as data and change nothing that shares a kernel

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument.interpreter import Observer
+from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.planner import Planner
-from jaxtap_core.runtime.program import open_run, receivers
+from jaxtap_core.runtime.program import host_ends, open_run
 from jaxtap_core.runtime.receiver import Receiver
 
 
@@ -57,6 +57,6 @@ def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any
     plan = Planner(settings, inside=True).plan(traced.jaxpr, "")
     name = getattr(f, "__name__", "function")
     run = open_run(receiver, name, 0)
-    observer = Observer(plan, settings, receivers(), jnp.int32(run.number), inside=True)
-    outs = observer.evaluate(plan.level, traced.jaxpr, traced.operands)
+    interpreter = Interpreter(plan, settings, host_ends(), jnp.int32(run.number), inside=True)
+    outs = interpreter.evaluate(plan.body, traced.jaxpr, traced.operands)
     return jax.tree.unflatten(traced.result, outs)

@@ -396,7 +396,7 @@ def copied_program():
 
 @pytest.mark.parametrize("identity", ["certified", "inline"])
 def test_taps_read_a_copy_what_a_rewriting_in_place_reads(identity, monkeypatch):
-    from jaxtap_core.instrument.interpreter import Observer
+    from jaxtap_core.instrument.interpreter import Interpreter
 
     taps = (tap.on(("mul", "sin", "cholesky", "cond", "scan")), tap.watch_nan("*"))
     start = jnp.array([0.3, -0.4])
@@ -410,7 +410,7 @@ def test_taps_read_a_copy_what_a_rewriting_in_place_reads(identity, monkeypatch)
         return [(e.path, e.steps) for e in rec.events], [e.value for e in rec.events]
 
     places, values = record()
-    monkeypatch.setattr(Observer, "_looks_inside", lambda *_: False)
+    monkeypatch.setattr(Interpreter, "_looks_inside", lambda *_: False)
     again, in_place = record()
     assert places == again and len(places) > 20
     for one, other in zip(values, in_place, strict=True):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax import lax
 
 from jaxtap_core import _compat
+from jaxtap_core.instrument.interpreter import Interpreter
+from jaxtap_core.instrument.plan import EqnPlan
+from jaxtap_core.instrument.registry import rule
 from jaxtap_core.jaxpr.structure import call_of, call_operands
-
-if TYPE_CHECKING:
-    from jaxtap_core.instrument.interpreter import Observer
-    from jaxtap_core.instrument.plan import EqnPlan
 
 
 def _constrained(values: list[Any], shardings: Any) -> list[Any]:
@@ -23,7 +22,8 @@ def _constrained(values: list[Any], shardings: Any) -> list[Any]:
     ]
 
 
-def call_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
+@rule("call")
+def call_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """``jit``, ``checkpoint``, custom rules, ``custom_linear_solve``: transparent."""
     call = call_of(eqn)
     assert call is not None
@@ -34,8 +34,8 @@ def call_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) ->
     if params.get("differentiated") and params.get("prevent_cse"):
         # rematerialisation is only worth its name while the compiler cannot merge it with the forward pass
         inputs = list(lax.optimization_barrier(tuple(inputs)))
-    run = lambda *inputs: observer.walk(plan.levels[0], call.jaxpr, inputs)
-    if observer.inside and "policy" in params:
+    run = lambda *inputs: interpreter.walk(plan.bodies[0], call.jaxpr, inputs)
+    if interpreter.inside and "policy" in params:
         # an outer ``grad`` may follow, and is to rematerialise as the user wished
         run = jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])
     outs = run(*inputs)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import lax
 
-if TYPE_CHECKING:
-    from jaxtap_core.instrument.interpreter import Observer
-    from jaxtap_core.instrument.plan import EqnPlan, Level
+from jaxtap_core.instrument.interpreter import Interpreter
+from jaxtap_core.instrument.plan import BodyPlan, EqnPlan
+from jaxtap_core.instrument.registry import rule
 
 
-def branch_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
+@rule("cond")
+def branch_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """The states go into the branch and come out of it beside its outputs."""
     index, *operands = values
-    states = observer.states_of(plan.levels, plan)
+    states = interpreter.states_of(plan.bodies, plan)
 
-    def branch(level: Level, jaxpr: Any) -> Any:
+    def branch(body: BodyPlan, jaxpr: Any) -> Any:
         def run(states: dict[int, Any], *operands: Any) -> tuple[list[Any], dict[int, Any]]:
-            with observer.borrow(states):
-                outs = observer.evaluate(level, jaxpr, operands)
-                return outs, {number: observer.states[number] for number in states}
+            with interpreter.borrow(states):
+                outs = interpreter.evaluate(body, jaxpr, operands)
+                return outs, {number: interpreter.states[number] for number in states}
 
         return run
 
-    branches = [branch(level, jaxpr) for level, jaxpr in zip(plan.levels, eqn.params["branches"], strict=True)]
+    branches = [branch(body, jaxpr) for body, jaxpr in zip(plan.bodies, eqn.params["branches"], strict=True)]
     outs, after = lax.switch(index, branches, states, *operands)
-    observer.states.update(after)
+    interpreter.states.update(after)
     return outs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,56 +11,56 @@ import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument.control_flow import explicit_sharding, sharded_like
+from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.nonfinite import has_bad
-from jaxtap_core.instrument.stop_flag import BRAKE
+from jaxtap_core.instrument.plan import Check, EqnPlan, Look
+from jaxtap_core.instrument.registry import rule
+from jaxtap_core.instrument.stop_flag import STOP_FLAG
+from jaxtap_core.jaxpr.sharding import explicit_sharding, sharded_like
 from jaxtap_core.jaxpr.structure import Scan
-
-if TYPE_CHECKING:
-    from jaxtap_core.instrument.interpreter import Observer
-    from jaxtap_core.instrument.plan import Check, EqnPlan, Look
 
 NEVER, FROM_THE_START = -1, -2
 
 
-def scan_rule(observer: Observer, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
+@rule("scan")
+def scan_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """One event a body execution, counted from 0, also where the scan runs in reverse."""
     scan = Scan.of(eqn)
     consts, init, xs = scan.split(values)
-    states = observer.states_of(plan.levels, plan)
+    states = interpreter.states_of(plan.bodies, plan)
     check = plan.check
 
     def body(state: Any, x: Any) -> Any:
         carry, step, firsts, states = state
-        with observer.borrow(states), observer.in_loop(step):
-            outs = observer.evaluate(plan.levels[0], scan.jaxpr, [*consts, *carry, *x])
+        with interpreter.borrow(states), interpreter.in_loop(step):
+            outs = interpreter.evaluate(plan.bodies[0], scan.jaxpr, [*consts, *carry, *x])
             new, ys = outs[: scan.num_carry], outs[scan.num_carry :]
             if plan.leaves is not None:
                 leaves = plan.leaves
-                observer.visit(plan.carry, lambda: leaves.values(consts, new))
-            observer.visit(plan.output, lambda: ys)
-            firsts = next_firsts(observer, check, firsts, new, step)
-            after = {number: observer.states[number] for number in states}
+                interpreter.visit(plan.carry, lambda: leaves.values(consts, new))
+            interpreter.visit(plan.output, lambda: ys)
+            firsts = next_firsts(interpreter, check, firsts, new, step)
+            after = {number: interpreter.states[number] for number in states}
         return (new, step + 1, firsts, after), ys
 
     def stoppable(state: Any, x: Any) -> Any:
         ys = jax.eval_shape(body, state, x)[1]
         zeros = lambda y: sharded_like(jnp.zeros(y.shape, y.dtype), explicit_sharding(y))
         skip = lambda: (state, list(map(zeros, ys)))
-        return lax.cond(state[3][BRAKE].place < 0, lambda: body(state, x), skip)
+        return lax.cond(state[3][STOP_FLAG].place < 0, lambda: body(state, x), skip)
 
-    firsts = start_firsts(observer, check, init)
+    firsts = start_firsts(interpreter, check, init)
     (carry, _, firsts, after), ys = lax.scan(
-        stoppable if BRAKE in states and observer.settings.fail_fast and _zeros_exist(scan) else body,
+        stoppable if STOP_FLAG in states and interpreter.settings.fail_fast and _zeros_exist(scan) else body,
         (init, jnp.int32(0), firsts, states),
         xs,
         length=scan.length,
         reverse=scan.reverse,
         unroll=scan.unroll,
     )
-    observer.states.update(after)
+    interpreter.states.update(after)
     if check is not None:
-        close_loop(observer, check, firsts, _first_bad_outputs(check, ys, scan))
+        close_loop(interpreter, check, firsts, _first_bad_outputs(check, ys, scan))
     return [*carry, *ys]
 
 
@@ -70,7 +70,7 @@ def _zeros_exist(scan: Scan) -> bool:
     return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in outputs)
 
 
-def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> Any:
+def start_firsts(interpreter: Interpreter, check: Check | None, init: list[Any]) -> Any:
     """Before the first step: no carry is bad yet, and those that already are do not count.
 
     All carries of a loop share one array of first bad steps, int32[carries, *lanes], since an array each would be a
@@ -78,30 +78,30 @@ def start_firsts(observer: Observer, check: Check | None, init: list[Any]) -> An
     """
     if check is None or not check.carries:
         return None
-    entered = jnp.stack(observer.verdicts(check, check.looks[: check.carries], init))
+    entered = jnp.stack(interpreter.verdicts(check, check.looks[: check.carries], init))
     return jnp.where(entered, jnp.int32(FROM_THE_START), jnp.int32(NEVER))
 
 
 def next_firsts(
-    observer: Observer, check: Check | None, firsts: Any, carry: list[Any], step: Any, active: Any = None
+    interpreter: Interpreter, check: Check | None, firsts: Any, carry: list[Any], step: Any, active: Any = None
 ) -> Any:
     """After a step: where a carry has just turned bad, remember the step."""
     if check is None or firsts is None:
         return firsts
-    bad = jnp.stack(observer.verdicts(check, check.looks[: check.carries], carry))
+    bad = jnp.stack(interpreter.verdicts(check, check.looks[: check.carries], carry))
     if active is not None:
         bad = bad & active
     fresh = (firsts == NEVER) & bad
-    if observer.settings.fail_fast:
-        observer.pull(check.number, jnp.any(fresh))
+    if interpreter.settings.fail_fast:
+        interpreter.raise_stop_flag(check.number, jnp.any(fresh))
     return jnp.where(fresh, step, firsts)
 
 
-def close_loop(observer: Observer, check: Check, firsts: Any, outputs: Any = None) -> None:
+def close_loop(interpreter: Interpreter, check: Check, firsts: Any, outputs: Any = None) -> None:
     """After the last step: hand the verdicts of this entry of the loop, on carries and outputs, to the gate."""
     verdicts = [found for found in (firsts, outputs) if found is not None]
     hit = functools.reduce(jnp.logical_or, [jnp.any(found >= 0) for found in verdicts])
-    observer.note(check, verdicts, hit)
+    interpreter.note(check, verdicts, hit)
 
 
 def _first_bad_outputs(check: Check, ys: list[Any], scan: Scan) -> Any:
