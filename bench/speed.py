@@ -289,7 +289,7 @@ def tracing() -> list[Row]:
             with set_current_trace(eval_trace):
                 plan = Planner(settings).plan(jaxpr, "")
                 observer = lambda x: Interpreter(plan, settings, host_ends(), jnp.int32(0)).evaluate(
-                    plan.level, jaxpr, [x]
+                    plan.body, jaxpr, [x]
                 )
                 jax.make_jaxpr(observer)(1.0)
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jaxtap_core.compare.bit_report import BitReport
     from jaxtap_core.compare.bits import assert_bitwise_equal, compare_bits
     from jaxtap_core.errors import JaxtapWarning, LensError
-    from jaxtap_core.recording.jsonl import read_jsonl
     from jaxtap_core.recording.recording import Recording
     from jaxtap_core.recording.sinks import JSONLSink
+    from jaxtap_core.recording.stored import read_jsonl
     from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
     from jaxtap_core.request.taps import Tap, on, print, watch_nan
     from jaxtap_core.runtime.stop import LoopBudgetExceeded, TapAlert
@@ -55,7 +55,7 @@ _HOME = {
     "on": "jaxtap_core.request.taps",
     "primitives": "jaxtap_core.api.record",
     "print": "jaxtap_core.request.taps",
-    "read_jsonl": "jaxtap_core.recording.jsonl",
+    "read_jsonl": "jaxtap_core.recording.stored",
     "record": "jaxtap_core.api.record",
     "unobserved": "jaxtap_core.api.record",
     "verbose": "jaxtap_core.api.record",

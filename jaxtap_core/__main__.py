@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     from jaxtap_core.compare.diff import diff
-    from jaxtap_core.recording.jsonl import read_jsonl
+    from jaxtap_core.recording.stored import read_jsonl
 
     try:
         found = diff(

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from jaxtap_core.compare.leaf_diff import LeafDifference, compare_leaf
-from jaxtap_core.compare.table import Place, Track, tracks_of
+from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from jaxtap_core.compare.tolerance import NaN, Tolerances
-from jaxtap_core.recording.jsonl import StoredRecording
 from jaxtap_core.records.events import plain
 from jaxtap_core.telemetry.codec import dtype_name
 from jaxtap_core.telemetry.environment import differences, fingerprint
+from jaxtap_core.telemetry.stream import Streamed
 
 _SHOWN = 10  # differences told in full; of the rest only the number
 
@@ -140,9 +140,10 @@ def diff(
     if nan not in ("payload", "any"):
         raise ValueError(f"nan must be 'payload' or 'any', not {nan!r}")
     changed = {}
-    if isinstance(a, StoredRecording) or isinstance(b, StoredRecording):
+    made_in = [side.environment if isinstance(side, Streamed) else None for side in (a, b)]
+    if any(one is not None for one in made_in):
         # What comes from no file was made in this process.
-        expected, got = (side.environment if isinstance(side, StoredRecording) else fingerprint() for side in (a, b))
+        expected, got = (fingerprint() if one is None else one for one in made_in)
         changed = differences(expected, got)
     tolerances = Tolerances.of(rtol, atol, ulp, columns)
     return compare(tracks_of(a), tracks_of(b), tolerances, nan, changed)
@@ -157,7 +158,7 @@ def compare(
 ) -> Difference:
     """Compare tracks; `diff` for those who have them already."""
     tolerances.check(name for track in (*expected, *got) for name in track.leaves)
-    left, right = by_place(expected), by_place(got)
+    left, right = by_key(expected), by_key(got)
     lost = {key: track for key, track in left.items() if key not in right}
     new = {key: track for key, track in right.items() if key not in left}
     items: list[Structural | LeafDifference] = []
@@ -167,30 +168,30 @@ def compare(
         else:
             items.append(_lost(track, lost, new))
     items += [
-        Structural("extra stream", str(track.place), "", f"extra stream {track.place}"
+        Structural("extra stream", str(track.key), "", f"extra stream {track.key}"
                    f"{_nearest(track, lost.values())}")
         for track in new.values()
     ]  # fmt: skip
     return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()))
 
 
-def by_place(tracks: Iterable[Track]) -> dict[tuple[Place, int], Track]:
+def by_key(tracks: Iterable[Track]) -> dict[tuple[TrackKey, int], Track]:
     """Tracks by place; several at one place are told apart by their order."""
-    seen: Counter[Place] = Counter()
+    seen: Counter[TrackKey] = Counter()
     found = {}
     for track in tracks:
-        found[track.place, seen[track.place]] = track
-        seen[track.place] += 1
+        found[track.key, seen[track.key]] = track
+        seen[track.key] += 1
     return found
 
 
 def _lost(track: Track, lost: dict[Any, Track], new: dict[Any, Track]) -> Structural:
     """What became of an expected stream; a renamed one is taken out of ``new``."""
-    title = str(track.place)
+    title = str(track.key)
     for key, other in new.items():
         if _same_content(track, other):
             del new[key]
-            text = f"stream {title} is now {other.place}, with equal values"
+            text = f"stream {title} is now {other.key}, with equal values"
             return Structural("renamed stream", title, "", text)
     text = f"missing stream {title}{_nearest(track, new.values())}"
     return Structural("missing stream", title, "", text)
@@ -211,14 +212,14 @@ def _same_bits(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _nearest(track: Track, others: Iterable[Track]) -> str:
-    names = [str(other.place) for other in others]
-    close = difflib.get_close_matches(str(track.place), names, n=1, cutoff=0.5)
+    names = [str(other.key) for other in others]
+    close = difflib.get_close_matches(str(track.key), names, n=1, cutoff=0.5)
     return f"; the nearest without a partner is {close[0]}" if close else ""
 
 
 def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iterator[Structural | LeafDifference]:
     a = replace(a, source=b.source or a.source)
-    title = str(a.place)
+    title = str(a.key)
     where = f" [{title}]" if title else ""
     if a.total != b.total:
         was, now = ("unknown" if total is None else total for total in (a.total, b.total))
@@ -255,7 +256,7 @@ def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iter
 
 
 def _leaf_names(a: Track, b: Track, where: str) -> Iterator[Structural]:
-    title = str(a.place)
+    title = str(a.key)
     lost = [name for name in a.leaves if name not in b.leaves]
     new = [name for name in b.leaves if name not in a.leaves]
     for name in lost:

@@ -191,7 +191,7 @@ def compare_leaf(
     worst = np.unravel_index(int(severity.argmax()), bad.shape)
     point = lambda at: _point(track, rows, expected, got, gaps, tuple(map(int, at)))
     return LeafDifference(
-        stream=str(track.place),
+        stream=str(track.key),
         leaf=leaf,
         source=track.source,
         differing=int(count.sum()),

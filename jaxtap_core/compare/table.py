@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtap_core.recording.recording import Recording, Stream
 from jaxtap_core.telemetry.codec import encode, host_array, leaf_name
+from jaxtap_core.telemetry.stream import Stream, Streamed
 
 #: Plain data besides ``None`` and containers: arrays, and types whose text says all that the value is.
 DATA = (
@@ -31,10 +31,10 @@ DATA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrackKey:
     """Where in which program a track comes from; empty for plain values.
 
-    Two tracks of equal place are compared with each other. The user's source line is not part of
+    Two tracks of equal key are compared with each other. The user's source line is not part of
     it: it moves whenever somebody edits the file above.
     """
 
@@ -59,7 +59,7 @@ class Track:
     """Rows of values, in canonical order.
 
     Attributes:
-        place: what it is.
+        key: what it is.
         leaves: column name → array of shape ``(n, ...)``; numbers, or JSON texts of other things.
         steps: ``(n, depth)``, the step vector of each row.
         lanes: ``(n, k)`` or ``None``; ``device``: ``(n,)`` or ``None``.
@@ -67,7 +67,7 @@ class Track:
         source: the user's line.
     """
 
-    place: Place
+    key: TrackKey
     leaves: dict[str, np.ndarray]
     steps: np.ndarray
     lanes: np.ndarray | None = None
@@ -124,9 +124,9 @@ def tracks_of(value: Any) -> list[Track]:
     Raises:
         TypeError: something in it is neither an array nor plain data, see `DATA`.
     """
-    if isinstance(value, Recording):
+    if isinstance(value, Streamed):
         return [_track_of(stream) for stream in value.streams]
-    return [Track(Place(), _plain_leaves(value), np.empty((1, 0), np.int32))]
+    return [Track(TrackKey(), _plain_leaves(value), np.empty((1, 0), np.int32))]
 
 
 def _track_of(stream: Stream) -> Track:
@@ -135,7 +135,7 @@ def _track_of(stream: Stream) -> Track:
     if stream.active is not None:
         leaves["(active)"] = stream.active.array[order]
     return Track(
-        place=Place(key.program, key.call, key.path, key.kind, key.phase, key.label),
+        key=TrackKey(key.program, key.call, key.path, key.kind, key.phase, key.label),
         leaves=leaves,
         steps=stream.steps.array[order],
         lanes=None if stream.lanes is None else stream.lanes.array[order],

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxtap_core.recording.recording import Recording, Stream
 from jaxtap_core.telemetry.column import Column
+from jaxtap_core.telemetry.stream import Stream, Streamed
 
 # A leaf of one of these names would hide a column that every frame may have.
 # fmt: off
@@ -20,7 +20,7 @@ _TAKEN = frozenset({
 # fmt: on
 
 
-def frame(recording: Recording) -> pd.DataFrame:
+def frame(recording: Streamed) -> pd.DataFrame:
     """One row per event, in canonical order (see `Recording.df`).
 
     A scalar leaf keeps its dtype; where some streams lack it, floats and complex numbers are NaN

@@ -10,11 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxtap_core.recording.jsonl import HEADER, closing, described, event_lines
-from jaxtap_core.recording.recording import Stream, StreamKey, event_names
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.telemetry.codec import named_leaves
 from jaxtap_core.telemetry.environment import fingerprint
 from jaxtap_core.telemetry.files import unwritable
+from jaxtap_core.telemetry.stream import Stream, StreamKey, event_names
 
 
 @runtime_checkable

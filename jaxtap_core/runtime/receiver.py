@@ -16,10 +16,11 @@ import numpy as np
 from jaxtap_core.errors import describe, warn
 from jaxtap_core.instrument.emission import Buffer, Handle
 from jaxtap_core.instrument.plan import Site
-from jaxtap_core.recording.recording import Recording, Stream, StreamKey, arrived
+from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.events import Alert, TapEvent
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.request.taps import Tap
+from jaxtap_core.telemetry.stream import Stream, StreamKey, arrived
 
 
 def _as_it_is(answer: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxtap_core.compare.diff import Difference, Structural, by_place
+from jaxtap_core.compare.diff import Difference, Structural, by_key
 from jaxtap_core.compare.leaf_diff import LeafDifference
 from jaxtap_core.compare.table import Track
 from jaxtap_core.telemetry.codec import dtype_name
@@ -30,7 +30,7 @@ def curves(expected: Sequence[Track], got: Sequence[Track], difference: Differen
         what is drawn; ``data``: the packed points (`points.Drawing.points`), empty where there is
         nothing to draw.
     """
-    left, right = by_place(expected), by_place(got)
+    left, right = by_key(expected), by_key(got)
     return [
         curve
         for key in dict.fromkeys([*left, *right])
@@ -39,7 +39,7 @@ def curves(expected: Sequence[Track], got: Sequence[Track], difference: Differen
 
 
 def _of_track(a: Track | None, b: Track | None, items: Sequence[Item]) -> Iterator[Record]:
-    title = str(next(track for track in (a, b) if track is not None).place)
+    title = str(next(track for track in (a, b) if track is not None).key)
     items = [item for item in items if item.stream == title]
     for name in dict.fromkeys([*(a.leaves if a else ()), *(b.leaves if b else ())]):
         x, y = (track.leaves.get(name) if track else None for track in (a, b))

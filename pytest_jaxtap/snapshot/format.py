@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.compare.table import Place, Track
+from jaxtap_core.compare.table import Track, TrackKey
 from jaxtap_core.telemetry.codec import dtype_name, row_texts
 from jaxtap_core.telemetry.environment import Environment
 
@@ -106,7 +106,7 @@ def _dump_entry(name: str, entry: Entry, digests: Mapping[int, str]) -> Iterator
         if is_plain(track):
             yield "value"
         else:
-            yield f"stream {json.dumps({**asdict(track.place), 'total': track.total})}"
+            yield f"stream {json.dumps({**asdict(track.key), 'total': track.total})}"
             yield f"index {json.dumps(_index_form(track))}"
             index = irregular_index(track)
             if index is not None:
@@ -172,7 +172,7 @@ def _dtype_text(dtype: np.dtype) -> str:
 
 def is_plain(track: Track) -> bool:
     """Whether the track is of a value, not of a stream."""
-    return track.place == Place() and track.depth == 0 and track.length == 1
+    return track.key == TrackKey() and track.depth == 0 and track.length == 1
 
 
 def irregular_index(track: Track) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.compare.table import Place, Track
+from jaxtap_core.compare.table import Track, TrackKey
 from jaxtap_core.telemetry.codec import dtype_named, rows_from
 from jaxtap_core.telemetry.environment import Environment
 from pytest_jaxtap.snapshot.format import (
@@ -125,11 +125,11 @@ class _Parser:
     def _track(self) -> Track:
         if self.peek() == "value":
             self.number += 1
-            empty = Track(Place(), {}, np.empty((1, 0), np.int32))
+            empty = Track(TrackKey(), {}, np.empty((1, 0), np.int32))
         else:
             place = json.loads(self.rest("stream"))
             total = place.pop("total")
-            empty = self._steps(Place(**place), total)
+            empty = self._steps(TrackKey(**place), total)
         leaves: dict[str, Any] = {}
         while self.peek().startswith("leaf "):
             if is_plain(empty):
@@ -138,9 +138,9 @@ class _Parser:
             else:
                 name, column = self._column("leaf", partial(stream_label, empty), empty.length)
             leaves[name] = column
-        return Track(empty.place, leaves, empty.steps, empty.lanes, empty.device, empty.total)
+        return Track(empty.key, leaves, empty.steps, empty.lanes, empty.device, empty.total)
 
-    def _steps(self, place: Place, total: int | None) -> Track:
+    def _steps(self, place: TrackKey, total: int | None) -> Track:
         form = json.loads(self.rest("index"))
         depth, lanes = int(form["depth"]), int(form.get("lanes", 0))
         width = depth + lanes + ("device" in form)

@@ -25,8 +25,8 @@ import pytest
 
 from jaxtap_core.compare.table import tracks_of
 from jaxtap_core.compare.tolerance import NaN, Tolerances
-from jaxtap_core.recording.jsonl import StoredRecording
 from jaxtap_core.telemetry.environment import fingerprint
+from jaxtap_core.telemetry.stream import Streamed
 
 _EXPLAINER = "jaxtap-snapshot-explainer"
 
@@ -131,8 +131,8 @@ class _Test:
             assertion = self._snapshot.use_extension(extension_for(platform))
             self._assertions[platform] = assertion
         tracks = tuple(tracks_of(value))
-        stored = isinstance(value, StoredRecording)
-        entry = Entry(tracks, value.environment if stored else fingerprint())
+        made_in = value.environment if isinstance(value, Streamed) else None
+        entry = Entry(tracks, fingerprint() if made_in is None else made_in)
         names = self._names.setdefault(platform, [])
         question = Question(entry, tolerances, nan, names)
         leaves = [leaf for track in tracks for leaf in track.leaves]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxtap_core.recording.recording import Stream, StreamKey
+from jaxtap_core.telemetry.stream import Stream, StreamKey
 
 _KEY = {
     "program": "f",

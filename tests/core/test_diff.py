@@ -18,7 +18,7 @@ import jaxtap_core as tap
 from jaxtap_core.__main__ import main
 from jaxtap_core.compare import diff as diff_module
 from jaxtap_core.compare.diff import diff
-from jaxtap_core.recording import jsonl
+from jaxtap_core.recording import jsonl, stored
 from jaxtap_core.recording.recording import Recording
 
 X = (np.arange(100, dtype=np.float32) + 1) / 7
@@ -287,7 +287,7 @@ def files(tmp_path, monkeypatch):
 
 
 def test_environments_are_compared_but_do_not_make_a_difference(files, monkeypatch):
-    a, b = (jsonl.read_jsonl(files / name) for name in ("a.jsonl", "b.jsonl"))
+    a, b = (stored.read_jsonl(files / name) for name in ("a.jsonl", "b.jsonl"))
     found = a.diff(b)
     assert found.equal
     flags = "xla_flags none -> --xla_cpu_max_isa=AVX"

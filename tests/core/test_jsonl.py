@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from handmade import add, fill
 
-from jaxtap_core.recording import jsonl
+from jaxtap_core.recording import jsonl, stored
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
 from jaxtap_core.telemetry.codec import decode, encode, row_texts, rows_from
@@ -118,7 +118,7 @@ def strict(text):
 def test_every_dtype_and_record_comes_back_bit_for_bit(tmp_path):
     recording = everything()
     recording.to_jsonl(tmp_path / "a.jsonl")
-    back = jsonl.read_jsonl(tmp_path / "a.jsonl")
+    back = stored.read_jsonl(tmp_path / "a.jsonl")
     assert_same(recording, back)
     assert back.environment == {"jax": "1.2.3", "x64": False}
     value = back.events[0].value
@@ -184,7 +184,7 @@ def test_damage_is_named_with_its_line(tmp_path, number):
     (tmp_path / "bad.jsonl").write_text(damage(text))
     assert damage(text) != text
     with pytest.raises(ValueError, match=message) as caught:
-        jsonl.read_jsonl(tmp_path / "bad.jsonl")
+        stored.read_jsonl(tmp_path / "bad.jsonl")
     assert "bad.jsonl" in str(caught.value)
 
 
@@ -192,7 +192,7 @@ def test_what_a_killed_writer_left_can_be_read(tmp_path):
     everything().to_jsonl(tmp_path / "a.jsonl")
     lines = (tmp_path / "a.jsonl").read_text().split("\n")
     (tmp_path / "a.jsonl").write_text("\n".join(lines[:6]) + "\n" + lines[6][:20])
-    assert len(jsonl.read_jsonl(tmp_path / "a.jsonl", partial=True)) == 3
+    assert len(stored.read_jsonl(tmp_path / "a.jsonl", partial=True)) == 3
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -211,7 +211,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     os.umask(mask)
     jsonl.write_jsonl(Recording(), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
-    assert len(jsonl.read_jsonl(path)) == 0
+    assert len(stored.read_jsonl(path)) == 0
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
@@ -226,7 +226,7 @@ def test_a_hundred_thousand_events(tmp_path):
     values = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
     fill(add(recording, total=100_000), range(100_000), values)
     recording.to_jsonl(tmp_path / "a.jsonl")
-    back = jsonl.read_jsonl(tmp_path / "a.jsonl")
+    back = stored.read_jsonl(tmp_path / "a.jsonl")
     assert back.streams[0].leaves[0].array.tobytes() == values.tobytes()
 
 

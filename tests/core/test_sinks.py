@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxtap_core.recording import sinks
-from jaxtap_core.recording.jsonl import read_jsonl
 from jaxtap_core.recording.sinks import JSONLSink
+from jaxtap_core.recording.stored import read_jsonl
 from jaxtap_core.records.events import TapEvent
 
 

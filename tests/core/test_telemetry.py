@@ -6,8 +6,8 @@ import numpy as np
 
 import jaxtap_core as tap
 from jaxtap_core.compare.diff import diff
-from jaxtap_core.recording.jsonl import read_jsonl
 from jaxtap_core.recording.sinks import JSONLSink
+from jaxtap_core.recording.stored import read_jsonl
 
 
 @jax.jit

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxtap_core.compare.diff import compare
-from jaxtap_core.compare.table import Place, Track, tracks_of
+from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from jaxtap_core.compare.tolerance import Tolerances
 from pytest_jaxtap.report.curves import curves
 from pytest_jaxtap.report.packed import unpack
@@ -18,7 +18,7 @@ from pytest_jaxtap.report.points import MOST_POINTS
 def track(steps, lanes=None, **leaves):
     """A track by hand; ``steps`` may be a list of vectors."""
     steps = np.asarray(steps, np.int32).reshape(len(steps), -1)
-    return Track(Place("train", 0, "scan[0]", "carry"), {k: np.asarray(v) for k, v in leaves.items()}, steps, lanes)
+    return Track(TrackKey("train", 0, "scan[0]", "carry"), {k: np.asarray(v) for k, v in leaves.items()}, steps, lanes)
 
 
 def drawn(expected, got, **limits):

@@ -20,7 +20,8 @@ QUIET = [f"-pno:{name}" for name in ("asyncio", "hypothesispytest", "anyio", "ja
 
 MADE = '''
 import numpy as np
-from jaxtap_core.recording.recording import Recording, Stream, StreamKey
+from jaxtap_core.recording.recording import Recording
+from jaxtap_core.telemetry.stream import Stream, StreamKey
 
 N = 100
 X = (np.arange(N, dtype=np.float32) + 1) / 7

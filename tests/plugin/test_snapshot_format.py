@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtap_core.compare.table import Place, Track, tracks_of
+from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from pytest_jaxtap.snapshot import arrays as snapshot_arrays
 from pytest_jaxtap.snapshot.format import DamagedSnapshotError, Entry, dump, named_files
 from pytest_jaxtap.snapshot.parse import parse
@@ -50,16 +50,16 @@ def column(length=6, start=0, stride=1):
 
 
 TRACKS = {
-    "every dtype": Track(Place("f", 2, "scan[0]", "carry", "backward", "b"), LEAVES, column()),
-    "sampled": Track(Place("f"), {"x": np.arange(6.0)}, column(6, 3, 10), total=99),
-    "one step": Track(Place("f"), {"x": np.arange(1.0)}, column(1, 7)),
-    "grid": Track(Place("f"), {"x": np.arange(6.0)}, STEPS),
-    "ragged": Track(Place("f"), {"x": np.arange(4.0)}, STEPS[[0, 2, 3, 5]]),
-    "lanes, devices": Track(Place("f"), {"x": np.arange(6.0)}, STEPS, LANES, DEVICE),
-    "twins": Track(Place("f"), {"x": np.arange(3.0)}, column()[[0, 0, 1]]),
-    "events": Track(Place("f"), {"x": np.arange(3.0)}, np.empty((3, 0), np.int32)),
-    "no events": Track(Place("f"), {"x": np.empty(0)}, np.empty((0, 1), np.int32)),
-    "long and ragged": Track(Place("f"), {"x": np.arange(3000.0)}, LONG),
+    "every dtype": Track(TrackKey("f", 2, "scan[0]", "carry", "backward", "b"), LEAVES, column()),
+    "sampled": Track(TrackKey("f"), {"x": np.arange(6.0)}, column(6, 3, 10), total=99),
+    "one step": Track(TrackKey("f"), {"x": np.arange(1.0)}, column(1, 7)),
+    "grid": Track(TrackKey("f"), {"x": np.arange(6.0)}, STEPS),
+    "ragged": Track(TrackKey("f"), {"x": np.arange(4.0)}, STEPS[[0, 2, 3, 5]]),
+    "lanes, devices": Track(TrackKey("f"), {"x": np.arange(6.0)}, STEPS, LANES, DEVICE),
+    "twins": Track(TrackKey("f"), {"x": np.arange(3.0)}, column()[[0, 0, 1]]),
+    "events": Track(TrackKey("f"), {"x": np.arange(3.0)}, np.empty((3, 0), np.int32)),
+    "no events": Track(TrackKey("f"), {"x": np.empty(0)}, np.empty((0, 1), np.int32)),
+    "long and ragged": Track(TrackKey("f"), {"x": np.arange(3000.0)}, LONG),
     "value": tracks_of({"a": [0.1, None, "t\u00e9xt"], "b": np.eye(3), "k": jax.random.key(3)})[0],
     "objects": tracks_of(np.array([["a", None], [(1, 2), 2**70]], object))[0],
     "many objects": tracks_of(np.array([str(i) for i in range(2000)], object))[0],
@@ -120,8 +120,8 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path, name):
     entry = read(tmp_path / "a.jaxtap")["x"]
     (back,) = entry.tracks
     assert entry.environment == ENVIRONMENT
-    assert (back.place, back.total, list(back.leaves)) == (
-        track.place,
+    assert (back.key, back.total, list(back.leaves)) == (
+        track.key,
         track.total,
         list(track.leaves),
     )
@@ -138,7 +138,7 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path, name):
 
 def test_a_text_is_for_people(tmp_path):
     x = np.float32([0.1, 0.0987, np.nan])
-    track = Track(Place("warmup", 0, "scan[0]", "carry"), {"step_size": x}, column(3), total=3)
+    track = Track(TrackKey("warmup", 0, "scan[0]", "carry"), {"step_size": x}, column(3), total=3)
     text = dump({"test_a": Entry((track,), {"jax": "0.10.2"})}, {})
     place = '"program": "warmup", "call": 0, "path": "scan[0]", "kind": "carry"'
     assert (
