@@ -263,7 +263,7 @@ def tracing() -> list[Row]:
     from jaxtap_core.instrument.interpreter import Interpreter
     from jaxtap_core.instrument.planner import Planner
     from jaxtap_core.request.settings import Settings
-    from jaxtap_core.runtime.program import host_ends
+    from jaxtap_core.runtime.runs import host_ends
 
     def program(count: int) -> Any:
         def body(x: Any, _: Any) -> Any:

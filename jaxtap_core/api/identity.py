@@ -14,7 +14,7 @@ from jaxtap_core.api.record import record, unobserved
 from jaxtap_core.compare.bit_report import BitReport
 from jaxtap_core.compare.bits import compare_bits
 from jaxtap_core.recording.recording import Recording
-from jaxtap_core.records.events import plain
+from jaxtap_core.records.text import plain
 from jaxtap_core.request.settings import Settings
 
 Outcome = Literal["identical", "different", "unreproducible"]

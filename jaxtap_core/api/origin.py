@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 from jaxtap_core.api.record import record
-from jaxtap_core.gate.reproduce import evidence, keep
 from jaxtap_core.records.events import Finding, Origin
 
 
@@ -57,6 +56,4 @@ def _noted(plain: Finding | None, jitted: Finding | None) -> Finding | None:
         return finding
     only = "only without jit" if plain else "only with jit"
     origin = replace(finding.origin, reason=f"{finding.origin.reason}; it is there {only}")
-    noted = replace(finding, origin=origin)
-    keep(noted, *evidence(finding))
-    return noted
+    return replace(finding, origin=origin)

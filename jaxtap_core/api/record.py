@@ -1,4 +1,4 @@
-"""The lens itself: a trace that receives every program a thread executes, and the ways to put it on."""
+"""The ways to put the lens on: round a block, or round a function; and to look away."""
 
 from __future__ import annotations
 
@@ -13,61 +13,14 @@ from typing import Any, overload
 
 from jaxtap_core import _compat
 from jaxtap_core.api import mesh
+from jaxtap_core.api.trace import LENS
 from jaxtap_core.errors import LensError
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.request.settings import Settings
-from jaxtap_core.runtime import context as blocks
-from jaxtap_core.runtime import progress as ahead
+from jaxtap_core.runtime import context
 from jaxtap_core.runtime.receiver import Receiver
 from jaxtap_core.runtime.session import Session
-from jaxtap_core.runtime.traced import observe_inside
-
-
-class LensTrace(_compat.Trace):
-    """Receives each program that is executed at top level, after all transformations, and hands it to its session.
-
-    There is one for all blocks: JAX keeps an entry of a function's fast cache for every trace that it was called under.
-    """
-
-    is_lens = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parent_trace = _compat.eval_trace
-
-    def stage_value(self, value: Any) -> Any:
-        with _compat.set_current_trace(_compat.eval_trace):
-            return _compat.eval_trace.stage_value(value)
-
-    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        __tracebackhide__ = True
-        with _compat.set_current_trace(_compat.eval_trace):
-            session = blocks.session_of_program()
-            if session is None:
-                return primitive.bind(*args, **params)
-            return ahead.execute(session, primitive, args, params)
-
-    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
-        with _compat.set_current_trace(self):
-            return fun.call_wrapped(*args)
-
-    def process_custom_vjp_call(self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any) -> Any:
-        with _compat.set_current_trace(self):
-            return fun.call_wrapped(*args)
-
-    def process_call(self, primitive: Any, fun: Any, args: Any, params: Any, /) -> Any:
-        with _compat.set_current_trace(_compat.eval_trace):
-            return _compat.eval_trace.process_call(primitive, fun, args, params)
-
-    def process_shard_map(self, primitive: Any, fun: Any, args: Any, /, **params: Any) -> Any:
-        # run outside of jit: JAX executes its inside primitive by primitive, each on all shards
-        return self.process_primitive(primitive, args, {**params, "subfuns": (fun,)})
-
-    def cur_qdd(self, x: Any) -> Any:
-        return _compat.eval_trace.cur_qdd(x)
-
-
-LENS = LensTrace()
+from jaxtap_core.runtime.traced import observe_inside, trace_call
 
 
 class Block:
@@ -89,19 +42,19 @@ class Block:
                 "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
                 "function: g = tap.verbose(f, on_step=print) and call g there"
             )
-        self._session = Session(self._receiver, last=self._last, outer=blocks.innermost())
+        self._session = Session(self._receiver, last=self._last, outer=context.innermost())
         self._outer = trace
         mesh.acquire()
-        blocks.enter(self._session)
+        context.enter(self._session)
         _compat.make_current(LENS)
         return self._receiver.recording
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         session, self._session = self._session, None
         assert session is not None
-        innermost = blocks.leave(session)
-        if innermost or not blocks.any_on():
-            _compat.make_current(self._outer if blocks.any_on() else _compat.eval_trace)
+        innermost = context.leave(session)
+        if innermost or not context.any_on():
+            _compat.make_current(self._outer if context.any_on() else _compat.eval_trace)
         mesh.release()
         with _compat.set_current_trace(_compat.eval_trace):
             session.close(failed=kind is not None)
@@ -220,17 +173,17 @@ def unobserved() -> Iterator[None]:
 @contextmanager
 def allow_nan() -> Iterator[None]:
     """What stands in this block may make NaNs: the gate looks away, everything else is observed as before."""
-    session = blocks.session_of_program() if _compat.current_trace() is LENS else None
+    session = context.session_of_program() if _compat.current_trace() is LENS else None
     if session is None:
         yield
         return
     session.settle_now()
-    session.gate_paused += 1
+    session.policy.gate_paused += 1
     try:
         yield
     finally:
         session.settle_now()
-        session.gate_paused -= 1
+        session.policy.gate_paused -= 1
 
 
 def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str, int]:
@@ -241,8 +194,6 @@ def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str,
         >>> primitives(lambda x: jnp.sin(x) * jnp.sin(2 * x), 1.0)
         {'mul': 2, 'sin': 2}
     """
-    from jaxtap_core.runtime.traced import trace_call
-
     counts: Counter[str] = Counter()
 
     def walk(jaxpr: Any) -> None:

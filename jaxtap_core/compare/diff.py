@@ -25,7 +25,7 @@ import numpy as np
 from jaxtap_core.compare.leaf_diff import LeafDifference, compare_leaf
 from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from jaxtap_core.compare.tolerance import NaN, Tolerances
-from jaxtap_core.records.events import plain
+from jaxtap_core.records.text import plain
 from jaxtap_core.telemetry.codec import dtype_name
 from jaxtap_core.telemetry.environment import differences, fingerprint
 from jaxtap_core.telemetry.stream import Streamed

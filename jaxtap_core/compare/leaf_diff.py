@@ -11,7 +11,7 @@ import numpy as np
 from jaxtap_core.compare.growth import Growth, growth
 from jaxtap_core.compare.table import Track
 from jaxtap_core.compare.tolerance import NaN, Tolerance, gap, unlike
-from jaxtap_core.records.events import plain
+from jaxtap_core.records.text import plain
 from jaxtap_core.telemetry.ulp import NO_DISTANCE, distance, is_nan, parts, words
 
 

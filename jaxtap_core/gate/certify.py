@@ -9,24 +9,24 @@ import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.compare.bits import compare_bits
+from jaxtap_core.gate.executed import Executed
 from jaxtap_core.instrument.selection import storable
 from jaxtap_core.jaxpr.leaves import tidy
 from jaxtap_core.records.events import ProgramVerdict
-from jaxtap_core.runtime.pending import Pending
 
 
-def certify(pending: Pending) -> ProgramVerdict:
+def certify(executed: Executed) -> ProgramVerdict:
     """How the results that the lens saw compare with those that the user got."""
-    if pending.observed is None:
-        return ProgramVerdict(pending.name, pending.call, "uncertified", pending.reason)
+    if executed.observed is None:
+        return ProgramVerdict(executed.name, executed.call, "uncertified", executed.reason)
     try:
-        report = compare_bits(_on_host(pending.outs), _on_host(pending.observed))
+        report = compare_bits(_on_host(executed.outs), _on_host(executed.observed))
     except (ValueError, RuntimeError) as error:
         reason = f"the results could not be compared: {str(error).splitlines()[0]}"
-        return ProgramVerdict(pending.name, pending.call, "uncertified", reason)
+        return ProgramVerdict(executed.name, executed.call, "uncertified", reason)
     if report.identical:
-        return ProgramVerdict(pending.name, pending.call, "identical")
-    return _difference(pending, report)
+        return ProgramVerdict(executed.name, executed.call, "identical")
+    return _difference(executed, report)
 
 
 def _on_host(values: Sequence[Any]) -> list[np.ndarray]:
@@ -34,18 +34,18 @@ def _on_host(values: Sequence[Any]) -> list[np.ndarray]:
     return [np.asarray(storable(x)) for x in values]
 
 
-def _difference(pending: Pending, report: Any) -> ProgramVerdict:
+def _difference(executed: Executed, report: Any) -> ProgramVerdict:
     worst = next(leaf for leaf in report.leaves)
     number = _leaf_number(worst.path)
     first = worst.first
     return ProgramVerdict(
-        pending.name,
-        pending.call,
+        executed.name,
+        executed.call,
         "different",
         "the telemetry is that of a differently rounded run"
-        if pending.plan is not None
+        if executed.plan is not None
         else "run twice as it is, the program gives other bits",
-        leaf=leaf_name(pending.jaxpr(), number),
+        leaf=leaf_name(executed.jaxpr(), number),
         index=tuple(first.index),
         expected=first.expected_hex,
         got=first.got_hex,

@@ -11,21 +11,21 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
+from jaxtap_core.gate.executed import Donated, Executed
+from jaxtap_core.gate.reproduce import Evidence
 from jaxtap_core.instrument.gate_state import MASKED, Verdicts
 from jaxtap_core.instrument.plan import Check
 from jaxtap_core.jaxpr.address import computed_by_jax, source_of, written_by_jax
 from jaxtap_core.jaxpr.leaves import tidy
 from jaxtap_core.provenance.locate import Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
-from jaxtap_core.runtime.pending import Donated, Pending
-
-Bad = Literal["nan", "inf"]
+from jaxtap_core.records.kinds import Bad
 
 EXPLAINED_PER_PROGRAM = 1  # the first NaN (and Inf) of a program is followed to its origin; the rest repeats it
 
@@ -96,17 +96,17 @@ def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
     return any(carries_sentinels(sub, bad) for eqn in inner.eqns for _, sub in _compat.sub_jaxprs(eqn.params))
 
 
-def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
-    """Findings of one program that has run, the first followed to its origin."""
+def judge(executed: Executed, *, inf: bool, level: str, keep: bool = True) -> list[Finding]:
+    """Findings of one program that has run, the first followed to its origin; with ``keep``, and its inputs kept."""
     met: list[Met] = []
-    if pending.plan is not None and pending.states is not None:
-        for check in pending.plan.checks.values():
-            state = pending.states[check.number]
-            met += _from_shards(check, state, pending) if check.shards else _from_verdicts(check, state, pending)
+    if executed.plan is not None and executed.states is not None:
+        for check in executed.plan.checks.values():
+            state = executed.states[check.number]
+            met += _from_shards(check, state, executed) if check.shards else _from_verdicts(check, state, executed)
     if level in ("escape", "outputs"):
-        met += _from_results(pending, "nan")
+        met += _from_results(executed, "nan")
         if inf:
-            met += _from_results(pending, "inf")
+            met += _from_results(executed, "inf")
     if not met:
         return []
     met.sort(key=lambda one: one.target.bad != "nan")  # what is asked first is where the NaN comes from
@@ -115,33 +115,33 @@ def judge(pending: Pending, *, inf: bool, level: str) -> list[Finding]:
     for one in met:
         explained[one.target.bad] += 1
         explain = explained[one.target.bad] <= EXPLAINED_PER_PROGRAM
-        findings.append(_finding(one, pending, explain=explain))
+        findings.append(_finding(one, executed, explain=explain, keep=keep))
     return findings
 
 
-def _sound_inputs(pending: Pending, bad: Bad) -> bool:
-    if any(bad_on_host(x, bad) for x in pending.args):
+def _sound_inputs(executed: Executed, bad: Bad) -> bool:
+    if any(bad_on_host(x, bad) for x in executed.args):
         return False
-    return not carries_sentinels(pending.jaxpr(), bad)
+    return not carries_sentinels(executed.jaxpr(), bad)
 
 
-def _from_results(pending: Pending, bad: Bad) -> Iterator[Met]:
-    results = [i for i, x in enumerate(pending.outs) if bad_on_host(x, bad)]
-    if not results or not _sound_inputs(pending, bad):
+def _from_results(executed: Executed, bad: Bad) -> Iterator[Met]:
+    results = [i for i, x in enumerate(executed.outs) if bad_on_host(x, bad)]
+    if not results or not _sound_inputs(executed, bad):
         return
-    paths = _compat.result_paths(pending.jaxpr())
+    paths = _compat.result_paths(executed.jaxpr())
     for i in results:
-        name = tidy(paths[i]) or ("result" if len(pending.outs) == 1 else f"result[{i}]")
-        source = _source(pending)
-        yield Met(Target("result", "", (), i, bad), name, "output", None, pending.phase, source)
+        name = tidy(paths[i]) or ("result" if len(executed.outs) == 1 else f"result[{i}]")
+        source = _source(executed)
+        yield Met(Target("result", "", (), i, bad), name, "output", None, executed.phase, source)
 
 
-def _from_shards(check: Check, state: Verdicts, pending: Pending) -> list[Met]:
+def _from_shards(check: Check, state: Verdicts, executed: Executed) -> list[Met]:
     """Each leaf once, on the shard where it turned bad first."""
     first: dict[tuple[Any, ...], Met] = {}
     for shard in range(check.shards):
         own = Verdicts(*(np.asarray(part)[shard] for part in state))
-        for met in _from_verdicts(check, own, pending):
+        for met in _from_verdicts(check, own, executed):
             target = replace(met.target, lane=(shard, *(met.target.lane or ())))
             known = first.get(met.entry)
             if known is None or met.target.steps < known.target.steps:
@@ -149,7 +149,7 @@ def _from_shards(check: Check, state: Verdicts, pending: Pending) -> list[Met]:
     return list(first.values())
 
 
-def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[Met]:
+def _from_verdicts(check: Check, state: Verdicts, executed: Executed) -> Iterator[Met]:
     count = int(state.count)
     if not count:
         return
@@ -166,7 +166,7 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
             is_output = check.kind == "carry" and i >= check.carries
             if is_output:
                 if look.bad not in sound:
-                    sound[look.bad] = _sound_inputs(pending, look.bad)
+                    sound[look.bad] = _sound_inputs(executed, look.bad)
                 if not sound[look.bad]:
                     continue
             first = hits[np.argmin(verdict[hits])]
@@ -178,14 +178,14 @@ def _from_verdicts(check: Check, state: Verdicts, pending: Pending) -> Iterator[
             yield Met(target, look.name, kind, check.total, check.phase, check.source, masked, more)
 
 
-def _source(pending: Pending) -> str:
-    return source_of(pending.source_info) if pending.source_info is not None else ""
+def _source(executed: Executed) -> str:
+    return source_of(executed.source_info) if executed.source_info is not None else ""
 
 
-def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
+def _finding(met: Met, executed: Executed, *, explain: bool, keep: bool) -> Finding:
     target = met.target
-    inputs = [x.array if isinstance(x, Donated) else x for x in pending.args]
-    explained = explain_target(pending.jaxpr(), inputs, target, _source(pending), pending.phase) if explain else None
+    inputs = [x.array if isinstance(x, Donated) else x for x in executed.args]
+    explained = explain_target(executed.jaxpr(), inputs, target, _source(executed), executed.phase) if explain else None
     steps = tuple(step for step in target.steps if step is not None)
     lane = target.lane if met.shard is None else (target.lane or ())[1:] or None
     event = TapEvent(
@@ -195,14 +195,14 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
         steps=steps,
         value=None,
         kind=met.kind,  # type: ignore[arg-type]
-        program=pending.name,
-        call=pending.call,
+        program=executed.name,
+        call=executed.call,
         lane=lane,
         device=met.shard,
         phase=met.phase,  # type: ignore[arg-type]
         source=met.source,
     )
-    finding = Finding(
+    return Finding(
         event=event,
         leaf=met.leaf,
         kind=target.bad,
@@ -213,9 +213,5 @@ def _finding(met: Met, pending: Pending, *, explain: bool) -> Finding:
         size=explained.size if explained else None,
         masked=met.masked,
         more=met.more,
+        evidence=Evidence(executed.jaxpr(), inputs) if explain and keep else None,
     )
-    if explain:
-        from jaxtap_core.gate.reproduce import keep
-
-        keep(finding, pending.jaxpr(), inputs)
-    return finding

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,54 +28,53 @@ from jaxtap_core.records.events import Finding
 from jaxtap_core.records.story import tell
 from jaxtap_core.telemetry.files import write_atomically
 
-KEPT = 16  # findings whose programs and inputs are kept in memory
 
-_evidence: deque[tuple[Finding, Any, list[Any]]] = deque(maxlen=KEPT)
+class Evidence:
+    """What runs the program of a finding again: its jaxpr and its inputs. Who holds it keeps those inputs alive.
 
-
-def keep(finding: Finding, jaxpr: Any, args: Sequence[Any]) -> None:
-    """Keep what is needed to run the program of ``finding`` again; of more than 16, the last."""
-    _evidence.append((finding, jaxpr, list(args)))
-
-
-def evidence(finding: Finding) -> tuple[Any, list[Any]]:
-    """(program, inputs) of a finding.
-
-    Raises:
-        ValueError: they are not at hand.
+    It belongs to its process: copies of a finding share it, a pickled finding comes without.
     """
-    for known, jaxpr, args in _evidence:
-        if known is finding:
-            if any(isinstance(arg, jax.Array) and arg.is_deleted() for arg in args):
-                raise ValueError(
-                    "the inputs of this finding were donated to the program, so they are gone; "
-                    "keep them with jaxtap_keep_donated = true"
-                )
-            return jaxpr, args
-    raise ValueError(
-        f"the inputs of this finding are not at hand: the last {KEPT} are kept in the process that "
-        "found them, and of several findings of one program those of the first; save that one"
-    )
+
+    def __init__(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        self.jaxpr = jaxpr
+        self.args = list(args)
+
+    def save(self, finding: Finding, directory: str) -> str:
+        """See `save`."""
+        if any(isinstance(arg, jax.Array) and arg.is_deleted() for arg in self.args):
+            raise ValueError(
+                "the inputs of this finding were donated to the program, so they are gone; "
+                "keep them with jaxtap_keep_donated = true"
+            )
+        return save(finding, self.jaxpr, self.args, directory)
+
+    def __copy__(self) -> Evidence:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Evidence:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
 
 
-def save(finding: Finding, directory: str) -> str:
+def save(finding: Finding, jaxpr: Any, args: Sequence[Any], directory: str) -> str:
     """Write the failing inputs and a script that reproduces the finding alone.
 
     Writes ``reproduce.py``, ``program.bin`` (or ``program.txt`` where it could not be exported),
     ``inputs.npz`` (bytes) and ``finding.json``.
 
     Args:
-        finding: one of the last 16 findings of this process.
+        finding: what was found.
+        jaxpr, args: the program and the inputs that it failed on.
         directory: folder to write to; made where it does not exist.
 
     Returns:
         Path of the script.
 
     Raises:
-        ValueError: the inputs are not at hand.
         NotADirectoryError: `directory` is a file, or lies in one.
     """
-    jaxpr, args = evidence(finding)
     try:
         os.makedirs(directory, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument import emission as emit
+from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.control_flow import once_if
 from jaxtap_core.instrument.gate_state import BORN, MASKED, Verdicts, no_verdicts
 from jaxtap_core.instrument.nonfinite import any_bad, has_bad
@@ -36,8 +36,8 @@ from jaxtap_core.request.taps import Tap
 class HostEnds(NamedTuple):
     """The host's end of the emissions of one program."""
 
-    live: Callable[[Site], emit.HostEnd]
-    flush: Callable[[Site], emit.HostEnd]
+    live: Callable[[Site], emission.HostEnd]
+    flush: Callable[[Site], emission.HostEnd]
 
 
 class Interpreter:
@@ -86,7 +86,7 @@ class Interpreter:
         self.states: dict[int, Any] = {}
         for site in plan.sites.values():
             if not site.live:
-                self.states[site.number] = _for_each(site.shards, emit.empty(site, self._capacity(site)))
+                self.states[site.number] = _for_each(site.shards, emission.empty(site, self._capacity(site)))
         if plan.may_stop:
             self.states[STOP_FLAG] = not_raised(plan.depth)
         if diagnosing:
@@ -283,15 +283,15 @@ class Interpreter:
                 active = condition if active is None else active & condition
             receiver = self._host_ends.live(site)
             if self.settings.fail_fast and not site.shards:
-                stop = emit.ask(self._run, steps, active, leaves, receiver)
+                stop = emission.ask(self._run, steps, active, leaves, receiver)
                 self.raise_stop_flag(site.number, stop)
             else:
-                emit.emit(self._run, steps, active, leaves, receiver)
+                emission.emit(self._run, steps, active, leaves, receiver)
             return
-        buffer = emit.append(self.states[site.number], steps, active, leaves)
+        buffer = emission.append(self.states[site.number], steps, active, leaves)
         room = self._capacity(site)
         if self._flushing and (site.bound is None or site.bound > room):
-            buffer = emit.flush_when_full(buffer, room, self._run, self._host_ends.flush(site))
+            buffer = emission.flush_when_full(buffer, room, self._run, self._host_ends.flush(site))
         self.states[site.number] = buffer
 
     def _capacity(self, site: Site) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxtap_core.instrument.selection import Misfit, Selection
 from jaxtap_core.jaxpr.leaves import Leaves
-from jaxtap_core.records.events import Kind, Phase
+from jaxtap_core.records.kinds import Kind, Phase
 
 GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
 

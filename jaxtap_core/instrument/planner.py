@@ -24,7 +24,7 @@ from jaxtap_core.jaxpr.equations import (
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
 from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Call, Scan, ShardMap, While, call_of
-from jaxtap_core.records.events import Kind, Phase
+from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.request.settings import Settings
 
 # Callbacks for debugging: they give nothing back, so that a replica can do without them.

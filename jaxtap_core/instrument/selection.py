@@ -47,6 +47,35 @@ class Misfit(NamedTuple):
     reason: str
 
 
+class Misfits:
+    """The loops of a block that the selection did not fit, told in one warning at its end."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Misfit] = {}
+        self._fitted = False
+
+    def note(self, program: str, fitted: int, misfits: Sequence[Misfit]) -> None:
+        """What came of the selection in one program: how many loops it fits, and those that it does not."""
+        self._fitted |= bool(fitted)
+        for misfit in misfits:
+            self._found.setdefault(f"{program}: {misfit.path}", misfit)
+
+    def tell(self) -> None:
+        """Warn, if there is anything to warn of."""
+        if not self._found:
+            return
+        lines = [f"{where}: {m.reason}; its leaves: {_some(m.leaves)}" for where, m in self._found.items()]
+        if self._fitted:
+            warn("the selection does not fit some loops, which were skipped:\n  " + "\n  ".join(lines))
+        else:
+            warn("the selection fits no loop, nothing was recorded:\n  " + "\n  ".join(lines))
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
 def storable(value: Any) -> Any:
     """``value`` as an array that can leave the device: key data for typed keys, ``bool`` zeros for ``float0``."""
     dtype = value.dtype if hasattr(value, "dtype") else np.result_type(value)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jaxtap_core import _compat
-from jaxtap_core.records.events import Phase
+from jaxtap_core.records.kinds import Phase
 
 _JAX_ROOT = os.path.dirname(jax.__file__) + os.sep
 _JAX_SRC = os.path.join(_JAX_ROOT, "_src") + os.sep

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtap_core import _compat
 from jaxtap_core.jaxpr.address import Numbering, built_by_jax, phase_of, source_of
 from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, Scan, While, call_of, call_operands
-from jaxtap_core.records.events import Phase
+from jaxtap_core.records.kinds import Phase
 
 NAN, INF = (
     1,

@@ -23,7 +23,8 @@ from jaxtap_core.provenance.dependence import Index
 from jaxtap_core.provenance.flat import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, Found
 from jaxtap_core.provenance.report import origin_of
-from jaxtap_core.records.events import Origin, Phase
+from jaxtap_core.records.events import Origin
+from jaxtap_core.records.kinds import Phase
 
 DONATED = "inputs were donated"
 KEEP = "set jaxtap_keep_donated = true, so that the inputs are kept for the replay"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,6 @@ from jaxtap_core.telemetry.codec import named_leaves
 from jaxtap_core.telemetry.environment import fingerprint
 from jaxtap_core.telemetry.files import unwritable
 from jaxtap_core.telemetry.stream import Stream, StreamKey, event_names
-
-
-@runtime_checkable
-class Sink(Protocol):
-    """What ``tap.record(sinks=...)`` takes. Called from host callbacks: it must not run JAX."""
-
-    def write(self, event: TapEvent) -> None:
-        """Take one event, as it arrives."""
-
-    def close(self) -> None:
-        """The block is over; no event follows."""
 
 
 class JSONLSink:

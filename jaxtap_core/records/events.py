@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-Kind = Literal["carry", "output", "primitive"]
-Phase = Literal["forward", "backward", "recompute"]
-Verdict = Literal["identical", "different", "uncertified"]
-
-
-def plain(value: Any) -> Any:
-    """``value`` in plain Python types, fit for JSON: NumPy scalars and arrays become numbers and nested lists.
-
-    Floats that JSON cannot write (NaN, infinities) become the strings ``"nan"``, ``"inf"``, ``"-inf"``; complex
-    numbers become ``[real, imag]``.
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else repr(value)
-    if isinstance(value, complex):
-        return [plain(value.real), plain(value.imag)]
-    if isinstance(value, np.generic | np.ndarray):
-        array = np.asarray(value)
-        if array.dtype.kind == "V":  # bfloat16, float8: NumPy knows them only as raw bytes
-            array = array.astype(np.float32)
-        return plain(array.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    return str(value)
+from jaxtap_core.records.kinds import Kind, Phase, Verdict
+from jaxtap_core.records.story import tell
+from jaxtap_core.records.text import plain, short
 
 
 class _Plain:
@@ -45,21 +19,12 @@ class _Plain:
 
     def to_dict(self) -> dict[str, Any]:
         """The same content in plain Python types (see `plain`)."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: plain(getattr(self, name)) for name in told_fields(type(self))}
 
 
-def short(value: Any) -> str:
-    """``value`` on one line, long arrays cut in the middle."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}={short(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "(" + ", ".join(short(item) for item in value) + ")"
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        if array.ndim == 0:
-            return str(array[()])
-        return " ".join(np.array2string(array, threshold=8, edgeitems=3, precision=6, separator=", ").split())
-    return str(value)
+def told_fields(record: Any) -> list[str]:
+    """Names of the fields of a record's class that are data: all but the handles, which belong to this process."""
+    return [field.name for field in fields(record) if field.metadata.get("told", True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +125,13 @@ class Origin(_Plain):
         return f"{self.primitive} at {self.source}, {self.path}, {self.phase}: {self.reason}"
 
 
+class Evidence(Protocol):
+    """A program and the inputs that it failed on, as long as somebody holds the finding."""
+
+    def save(self, finding: Finding, directory: str) -> str:
+        """Write them, with a script that runs them; gives its path."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding(_Plain):
     """A NaN (or Inf) that entered a loop carry, a per-step output or a program's result.
@@ -175,6 +147,8 @@ class Finding(_Plain):
         size: number of elements of the leaf.
         masked: whether a select drops at once what was born (levels that look at primitives).
         more: further findings at the same place of which no details were kept.
+        evidence: what runs the program on the failing inputs again, in the process that found it; else ``None``. It
+            keeps those inputs alive as long as the finding lives.
     """
 
     event: TapEvent
@@ -187,10 +161,9 @@ class Finding(_Plain):
     size: int | None = None
     masked: bool = False
     more: int = 0
+    evidence: Evidence | None = field(default=None, repr=False, metadata={"told": False})
 
     def __str__(self) -> str:
-        from jaxtap_core.records.story import tell
-
         return "\n".join(tell(self))
 
     def save(self, directory: str) -> str:
@@ -204,10 +177,14 @@ class Finding(_Plain):
 
         Raises:
             ValueError: the inputs are not at hand (donated, or the finding came from another process).
+            NotADirectoryError: `directory` is a file, or lies in one.
         """
-        from jaxtap_core.gate.reproduce import save
-
-        return save(self, directory)
+        if self.evidence is None:
+            raise ValueError(
+                "the inputs of this finding are not at hand: they are kept in the process that found it, for the first "
+                "finding of a program and the first few programs of a recording; save one of those"
+            )
+        return self.evidence.save(self, directory)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxtap_core.records.events import Finding, Origin, TapEvent, short
+from jaxtap_core.records.text import short, word
+
+if TYPE_CHECKING:
+    from jaxtap_core.records.events import Finding, Origin, TapEvent
 
 MOST_LINES = 12
 
@@ -21,7 +24,7 @@ def tell(finding: Finding, verbose: bool = False) -> list[str]:
         Lines without line ends.
 
     Example:
-        >>> from jaxtap_core.records.events import TapEvent
+        >>> from jaxtap_core.records.events import Finding, TapEvent
         >>> met = TapEvent("scan[0]", 3, 5, (3,), None, "carry", "train", 0)
         >>> tell(Finding(met, "state.x", "nan", count=1, size=8, first_index=(2,)))
         ["NaN entered scan[0] at step 3 of 5, carry leaf 'state.x', 1 of 8 elements"]
@@ -36,11 +39,6 @@ def tell(finding: Finding, verbose: bool = False) -> list[str]:
     if verbose:
         return lines + _details(finding)
     return lines[:MOST_LINES]
-
-
-def word(kind: str) -> str:
-    """``nan`` or ``inf`` as people write it."""
-    return {"nan": "NaN", "inf": "Inf"}[kind]
 
 
 def _headline(finding: Finding) -> str:

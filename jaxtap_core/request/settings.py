@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from jaxtap_core.recording.sinks import Sink
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.request.equality import function_key, value_key
 from jaxtap_core.request.levels import GateLevel
+from jaxtap_core.request.sink import Sink
 from jaxtap_core.request.taps import Tap
 
 IDENTITIES = ("auto", "certified", "inline")

@@ -13,11 +13,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxtap_core.instrument.nonfinite import has_bad
-from jaxtap_core.instrument.plan import Plan
-from jaxtap_core.records.events import Phase
-from jaxtap_core.runtime.program import Program, Run
+from jaxtap_core.gate.executed import Donated, Executed, is_inexact
+from jaxtap_core.instrument import emission
+from jaxtap_core.runtime.program import Program
+from jaxtap_core.runtime.receiver import Receiver
+from jaxtap_core.runtime.runs import Run
 
 MOST_PROGRAMS = 64
 MOST_BYTES = 256 * 2**20
@@ -25,38 +27,17 @@ LAG = 4  # programs of which only results are judged run on before anybody asks 
 
 
 @dataclass(slots=True)
-class Pending:
-    """One started program.
+class Pending(Executed):
+    """A program that was started and waits for its verdict.
 
     Attributes:
-        name, call: of the program.
-        jaxpr: function that gives the program's jaxpr, built only when it is needed.
-        args, outs: inputs and production's (or, inline, the only) outputs.
-        since: when it was started (seconds, monotonic).
-        source_info: what JAX knows of the user's line that ran it.
-        observed: the replica's outputs, where one ran.
-        states: extra outputs: buffers and verdicts by site number.
-        program, plan, run: of an observed program; ``None`` where only results are judged.
+        program, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
-        reason: why the run cannot be certified, or empty.
-        phase: which pass of a differentiated computation ran it.
     """
 
-    name: str
-    call: int
-    jaxpr: Callable[[], Any]
-    args: Sequence[Any]
-    outs: Sequence[Any]
-    since: float
-    source_info: Any
-    observed: Sequence[Any] | None = None
-    states: dict[int, Any] | None = None
     program: Program | None = None
-    plan: Plan | None = None
     run: Run | None = None
     flushed: bool = False
-    reason: str = ""
-    phase: Phase = "forward"
 
     @property
     def ready(self) -> bool:
@@ -133,29 +114,8 @@ class Queue:
         self._settle(pending)
 
 
-class Donated:
-    """An array that was donated, and what the gate may ask of it: whether it held a NaN or an Inf."""
-
-    __slots__ = ("array", "inf", "nan")
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.nan, self.inf = _flags(array)
-
-
-@jax.jit
-def _flags(x: Any) -> tuple[Any, Any]:
-    return has_bad(x), has_bad(x, nan=False, inf=True)
-
-
 def _given_up(x: Any, gone: set[int]) -> Any:
     return Donated(x) if id(x) in gone and is_inexact(x) else x
-
-
-def is_inexact(x: Any) -> bool:
-    """Whether ``x`` is an array that can hold a NaN."""
-    # a Python number that JAX knows the type of has a dtype and no size
-    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and getattr(x, "size", 1) > 0
 
 
 def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) -> list[Any]:
@@ -163,3 +123,31 @@ def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) ->
     if keep_donated:  # of every type: a replay needs them all
         return [jnp.copy(x) if gone else x for x, gone in zip(args, donated, strict=True)]
     return [Donated(x) if gone and is_inexact(x) else x for x, gone in zip(args, donated, strict=True)]
+
+
+def collect(pending: Pending, receiver: Receiver, *, copying: bool) -> None:
+    """Hand on what an observed program brought as data; ``copying`` as when it ran."""
+    program, plan, states = pending.program, pending.plan, pending.states
+    assert program is not None and plan is not None and states is not None
+    buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
+    if program.may_overflow and not pending.flushed:
+        counts = {site: np.asarray(buffer.count).max() for site, buffer in buffers.items()}  # of several shards
+        if any(program.overflows(site, int(count)) for site, count in counts.items()):
+            buffers = _again(pending, copying)
+    for site, buffer in buffers.items():
+        for shard, own in emission.fetched(buffer, site.shards):
+            receiver.data(site, pending.name, pending.call, own, int(own.count), shard)
+
+
+def _again(pending: Pending, copying: bool) -> dict[Any, emission.Buffer]:
+    """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
+    program = pending.program
+    assert program is not None and pending.run is not None
+    program.overflowed()
+    jaxpr = pending.jaxpr()
+    variant = program.variant(jaxpr, pending.args, replica=True, flushing=True, copying=copying)
+    outs, states = variant.run(pending.run.number, pending.args, program.outputs)
+    jax.block_until_ready((outs, states))
+    jax.effects_barrier()
+    plan = program.plan_of(jaxpr, replica=True)
+    return {site: states[site.number] for site in plan.sites.values() if not site.live}

@@ -1,18 +1,14 @@
-"""Observed programs: each is planned and rewritten once, then found again and only run.
+"""One observed program: planned and rewritten once, then only run.
 
-A program that was jitted is known by its jaxpr object (held weakly: when JAX forgets it, so do we). An eager loop is
-known by its primitive, parameters and the types of its operands. The rewritten program is bound with the parameters
-of production (name, donation, shardings, compiler options), so that it compiles like production and only once.
+The rewritten program is bound with the parameters of production (name, donation, shardings, compiler options), so that
+it compiles like production and only once.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,65 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.instrument import emission as emit
-from jaxtap_core.instrument.interpreter import HostEnds, Interpreter
+from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
-from jaxtap_core.jaxpr.address import current_phase, source_of
-from jaxtap_core.request.equality import Same
+from jaxtap_core.jaxpr.address import current_phase
 from jaxtap_core.request.settings import Settings
-from jaxtap_core.runtime.receiver import Receiver
+from jaxtap_core.runtime.runs import host_ends
 
 FIRST_ROWS = 1024  # small at first: a buffer costs its size at every call
 LATER_ROWS = 32768
-EAGER_PROGRAMS = 512  # eager loops whose rewritten program is kept, least recently used dropped first
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of one program: tells its emissions where to go."""
-
-    number: int
-    receiver: Receiver
-    program: str
-    call: int
-
-
-_numbers = itertools.count(1)
-_runs: dict[int, Run] = {}
-
-
-def open_run(receiver: Receiver, program: str, call: int) -> Run:
-    """A run whose emissions go to ``receiver`` until it is closed."""
-    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call)
-    _runs[run.number] = run
-    return run
-
-
-def close_run(run: Run) -> None:
-    """Nothing more will come from ``run``."""
-    _runs.pop(run.number, None)
-
-
-def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emit.Handle:
-    run = _runs.get(number)
-    if run is None:
-        return emit.nobody
-    return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
-
-
-def host_ends() -> HostEnds:
-    """The host's ends of a program's emissions: they go to whichever run they name."""
-
-    def flushed(site: Site) -> emit.HostEnd:
-        def receive(number: int, buffer: emit.Buffer, shard: int | None) -> None:
-            run = _runs.get(number)
-            if run is not None:
-                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
-
-        return emit.flush_end(site, receive)
-
-    return HostEnds(lambda site: emit.live_end(site, _open_stream), flushed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,76 +264,3 @@ def _effects(jaxpr: Any) -> frozenset[str]:
 
     walk(jaxpr)
     return frozenset(found)
-
-
-class Programs:
-    """All programs that were observed in this process, found by their jaxpr and by what the lens does."""
-
-    def __init__(self) -> None:
-        self._jitted: dict[int, tuple[Any, dict[int, list[Program]]]] = {}
-        self._eager: OrderedDict[Hashable, tuple[Any, Program]] = OrderedDict()
-
-    def jitted(self, params: dict[str, Any], settings: Settings, source_info: Any) -> Program:
-        """The program of a ``jit`` equation."""
-        jaxpr = params["jaxpr"]
-        number = id(jaxpr)
-        known = self._jitted.get(number)
-        if known is None or known[0]() is not jaxpr:
-            forget = lambda _, number=number: self._jitted.pop(number, None)
-            known = self._jitted[number] = (weakref.ref(jaxpr, forget), {})
-        candidates = known[1].setdefault(settings.device_id, [])
-        phase = current_phase()
-        for program in candidates:
-            if program.phase == phase and program.binds_like(params):
-                return program
-        source = source_of(source_info())
-        candidates.append(Program(jaxpr, params, params["name"], settings, source))
-        return candidates[-1]
-
-    def eager(
-        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], settings: Settings, source_info: Any
-    ) -> tuple[Any, Program]:
-        """The jaxpr and program of one eager primitive."""
-        key = (
-            primitive,
-            tuple(_param_key(name, value) for name, value in params.items()),
-            tuple(_aval_key(x) for x in args),
-            settings.device_id,
-            current_phase(),
-        )
-        known = self._eager.get(key)
-        if known is not None:
-            self._eager.move_to_end(key)
-            return known
-        with _compat.set_current_trace(_compat.eval_trace):
-            bind = lambda *xs: primitive.bind(*xs, **params)
-            jaxpr = jax.make_jaxpr(bind)(*args)
-        program = Program(jaxpr, None, primitive.name, settings, source_of(source_info()))
-        self._eager[key] = (jaxpr, program)
-        if len(self._eager) > EAGER_PROGRAMS:
-            self._eager.popitem(last=False)
-        return jaxpr, program
-
-
-def _param_key(name: str, value: Any) -> Hashable:
-    if _compat.is_jaxpr(value):
-        return name, Same(value)
-    if isinstance(value, tuple) and any(map(_compat.is_jaxpr, value)):
-        return name, tuple(Same(item) for item in value)
-    try:
-        hash(value)
-    except TypeError:
-        return name, Same(value)
-    return name, value
-
-
-def _aval_key(x: Any) -> Hashable:
-    aval = jax.typeof(x)
-    return (
-        getattr(aval, "shape", None),
-        getattr(aval, "dtype", None),
-        getattr(aval, "weak_type", None),
-    )
-
-
-PROGRAMS = Programs()

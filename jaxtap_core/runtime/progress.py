@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,10 +24,13 @@ from jaxtap_core.instrument.emission import Handle
 from jaxtap_core.instrument.plan import Site
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.request.settings import Settings
-from jaxtap_core.runtime.program import PROGRAMS, Program, close_run, open_run
+from jaxtap_core.runtime.cache import PROGRAMS
+from jaxtap_core.runtime.context import Running
+from jaxtap_core.runtime.policy import STRUCTURAL
+from jaxtap_core.runtime.program import Program
 from jaxtap_core.runtime.receiver import Receiver
-from jaxtap_core.runtime.session import STRUCTURAL, Session
-from jaxtap_core.runtime.status import Running
+from jaxtap_core.runtime.runs import close_run, open_run
+from jaxtap_core.runtime.session import Session
 
 MOST_EVENTS = 10_000  # of one loop, as far as its length is known: each costs some 3 us
 
@@ -121,7 +124,8 @@ class Ahead:
                 return session.execute(primitive, args, params)
             self.progress.again = self.progress.counted
             outs = session.execute(primitive, args, params)
-            _wait(outs)
+            with suppress(Exception):  # whether it failed the user hears where the results are used
+                jax.block_until_ready(outs)
             return outs
         finally:
             self.progress = None
@@ -209,14 +213,6 @@ def _unheard(event: Any) -> None:
 
 def _of_the_user(path: str) -> bool:
     return "jax:" not in path
-
-
-def _wait(outs: Any) -> None:
-    """Wait for the results of a program; whether it failed the user hears where they are used."""
-    try:
-        jax.block_until_ready(outs)
-    except Exception:
-        return
 
 
 _ahead: Ahead | None = None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from jaxtap_core.records.events import Alert, Finding, short
+from jaxtap_core.gate.judge import judge
+from jaxtap_core.instrument.plan import Budget, Plan
+from jaxtap_core.records.events import Alert, Finding
+from jaxtap_core.records.text import short
+from jaxtap_core.request.settings import Settings
+from jaxtap_core.runtime.pending import Pending
+from jaxtap_core.runtime.program import Program
 
 
 class TapAlert(RuntimeError):
@@ -108,3 +116,43 @@ def diagnose(
         text = f"the carry alternates between two values since step {cycle}, so it cannot end"
         return Diagnosis("two-cycle", text, cycle, by_name)
     return Diagnosis("too long", "it was still changing; if it only ends late, raise the budget", None, by_name)
+
+
+def budget_error(pending: Pending, settings: Settings, budget: Budget, steps: np.ndarray) -> LoopBudgetExceeded:
+    """Run the program once more, keeping what tells why the loop does not end."""
+    program = pending.program
+    trips = settings.max_trips
+    assert program is not None and trips is not None
+    jaxpr = pending.jaxpr()
+    gated = replace(settings, gate="escape", taps=(), carry=False, select_ys=None, on_ys=None, alert_ys=None)
+    again = Program(jaxpr, None, program.name, gated, "")
+    plan = again.plan_of(jaxpr, replica=True)
+    mine = next(b for b in plan.budgets.values() if b.path == budget.path)
+    outer = tuple(steps[: budget.depth].tolist())
+    lane, diagnosis = None, Diagnosis("too long", "its inputs were donated, so it was not run again", None, {})
+    try:
+        variant = again.variant(jaxpr, pending.args, replica=True, flushing=False, diagnosing=True)
+        _, states = variant.run(0, pending.args, again.outputs)
+    except RuntimeError:
+        return LoopBudgetExceeded(budget.path, outer, lane, budget.source, trips, diagnosis)
+    ended = jax.tree.map(np.asarray, states[mine.number])
+    if mine.lanes:
+        lane = tuple(int(i) for i in np.argwhere(ended.running)[0])
+        ended = jax.tree.map(lambda x: x[lane], ended)
+    diagnosis = diagnose(
+        mine.names,
+        ended.carry,
+        mine.read,
+        int(ended.since),
+        int(ended.cycle),
+        lambda: _finding_in(pending, plan, states, budget.path),
+    )
+    return LoopBudgetExceeded(budget.path, outer, lane, budget.source, trips, diagnosis)
+
+
+def _finding_in(pending: Pending, plan: Plan, states: Any, path: str) -> Finding | None:
+    seen = replace(pending, plan=plan, states=states, outs=())
+    findings = judge(seen, inf=False, level="escape")
+    return next((f for f in findings if f.origin is not None and f.event.path == path), None) or (
+        findings[0] if findings else None
+    )

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.planner import Planner
-from jaxtap_core.runtime.program import host_ends, open_run
 from jaxtap_core.runtime.receiver import Receiver
+from jaxtap_core.runtime.runs import host_ends, open_run
 
 
 class Traced(NamedTuple):

@@ -13,14 +13,14 @@ import base64
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
+from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent, told_fields
 from jaxtap_core.telemetry.ulp import parts, words
 
 #: Arrays of more elements than this are written as base64: nobody reads so many numbers.
@@ -204,7 +204,7 @@ def encode(value: Any) -> Any:
             return {key: encode(item) for key, item in value.items()}
         return {"$dict": [[encode(key), encode(item)] for key, item in value.items()]}
     if is_dataclass(value) and (kind := _class_of(value)) is not None:
-        record = {field.name: encode(getattr(value, field.name)) for field in fields(kind)}
+        record = {name: encode(getattr(value, name)) for name in told_fields(kind)}
         return {f"${kind.__name__}": record}
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         array = host_array(value)

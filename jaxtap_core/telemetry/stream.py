@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.records.events import Kind, Phase, TapEvent
+from jaxtap_core.records.events import TapEvent
+from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.telemetry.column import Column
 from jaxtap_core.telemetry.environment import Environment
 
@@ -66,8 +67,8 @@ class _Arrived(TapEvent):
 
 
 _new = object.__new__
-_set_shared = _Arrived._shared.__set__  # type: ignore[attr-defined]
-_set_own = _Arrived._own.__set__  # type: ignore[attr-defined]
+_set_shared = _Arrived._shared.__set__  # type: ignore[attr-defined, misc]
+_set_own = _Arrived._own.__set__  # type: ignore[attr-defined, misc]
 
 
 def event_names(event: TapEvent, default: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ AHEAD = 0.2  # seconds by which our timer goes before pytest-timeout's
 
 def say(nodeid: str, why: str, stderr: int) -> None:
     """Write what is running to ``stderr``, a file descriptor that pytest's capture has not taken."""
-    lens = sys.modules.get("jaxtap_core.runtime.status")
+    lens = sys.modules.get("jaxtap_core.runtime.context")
     lines = lens.describe_running() if lens is not None else []
     if lines:
         text = "\n".join([f"jaxtap: {why} in {nodeid}", *(f"  {line}" for line in lines), ""])

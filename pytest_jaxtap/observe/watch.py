@@ -156,7 +156,8 @@ def _told(problem: Problem, verbose: bool) -> list[str]:
 
 
 def _finding(finding: Finding) -> Problem:
-    from jaxtap_core.records.story import tell, word
+    from jaxtap_core.records.story import tell
+    from jaxtap_core.records.text import word
 
     where = finding.event.path or finding.event.program
     step = f" at step {finding.event.step}" if finding.event.step >= 0 else ""

@@ -35,13 +35,13 @@ def attach(item: pytest.Item, part: str, content: Any) -> None:
 
 def plain(value: Any) -> Any:
     """``value`` in exact plain Python types; long arrays as a short text."""
-    from jaxtap_core.records.events import plain as to_plain
+    from jaxtap_core.records.text import plain as to_plain
 
     return json.loads(json.dumps(to_plain(shortened(value))))
 
 
 def shortened(value: Any) -> Any:
-    from jaxtap_core.records.events import short
+    from jaxtap_core.records.text import short
 
     if isinstance(value, dict):
         return {key: shortened(item) for key, item in value.items()}

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtap_core.gate.reproduce import keep, save
+from jaxtap_core.gate.reproduce import save
 from jaxtap_core.records.events import Finding, TapEvent
 
 FOUR = "--xla_force_host_platform_device_count=4"
@@ -62,7 +62,6 @@ def test_a_file_in_the_way_is_told(tmp_path, inside):
     file = tmp_path / "existing_file"
     file.write_text("mine")
     value = jnp.float32(-1)
-    keep(FOUND, jax.make_jaxpr(jnp.log)(value), [value])
     with pytest.raises(NotADirectoryError, match=r"existing_file.* needs a folder"):
-        save(FOUND, str(file / inside if inside else file))
+        save(FOUND, jax.make_jaxpr(jnp.log)(value), [value], str(file / inside if inside else file))
     assert file.read_text() == "mine"

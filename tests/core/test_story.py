@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtap_core.gate.reproduce import keep, save
+from jaxtap_core.gate.reproduce import Evidence, save
 from jaxtap_core.records.events import Finding, Origin, TapEvent
 from jaxtap_core.records.story import tell
 
@@ -119,8 +120,7 @@ def test_a_finding_is_saved_with_a_script_that_reproduces_it(tmp_path):
         jnp.array([True, False]),
     ]
     finding = Finding(met(program="model"), "result[1]", "nan", 1, (1,), size=3)
-    keep(finding, jax.make_jaxpr(model)(*args), args)
-    script = save(finding, str(tmp_path / "new" / "folder"))
+    script = save(finding, jax.make_jaxpr(model)(*args), args, str(tmp_path / "new" / "folder"))
     run = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True, check=True, cwd="/")
     assert "NaN in 'result[1]' of model, 1 of 3 elements" in run.stdout
     assert "result 1: 1 of 3 elements are NaN, the first at [1]" in run.stdout
@@ -135,8 +135,7 @@ def test_a_program_that_cannot_be_exported_is_saved_as_text(tmp_path):
         return jax.pure_callback(lambda x: np.log(x), jax.ShapeDtypeStruct((), jnp.float32), x)
 
     finding = Finding(met(program="model"), "result", "nan")
-    keep(finding, jax.make_jaxpr(model)(1.0), [jnp.float32(-1.0)])
-    script = save(finding, str(tmp_path))
+    script = save(finding, jax.make_jaxpr(model)(1.0), [jnp.float32(-1.0)], str(tmp_path))
     assert "pure_callback" in (tmp_path / "program.txt").read_text()
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert "could not be exported" in run.stdout
@@ -144,9 +143,9 @@ def test_a_program_that_cannot_be_exported_is_saved_as_text(tmp_path):
 
 def test_a_finding_without_inputs_says_so(tmp_path):
     with pytest.raises(ValueError, match="not at hand"):
-        save(FOUND, str(tmp_path))
+        FOUND.save(str(tmp_path))
     gone = jnp.float32(1)
-    keep(FOUND, jax.make_jaxpr(jnp.log)(gone), [gone])
+    found = dataclasses.replace(FOUND, evidence=Evidence(jax.make_jaxpr(jnp.log)(gone), [gone]))
     gone.delete()
     with pytest.raises(ValueError, match="donated"):
-        save(FOUND, str(tmp_path))
+        found.save(str(tmp_path))

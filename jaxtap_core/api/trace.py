@@ -1,0 +1,55 @@
+"""The lens itself: a trace that receives every program a thread executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtap_core import _compat
+from jaxtap_core.runtime import context, progress
+
+
+class LensTrace(_compat.Trace):
+    """Receives each program that is executed at top level, after all transformations, and hands it to its session.
+
+    There is one for all blocks: JAX keeps an entry of a function's fast cache for every trace that it was called under.
+    """
+
+    is_lens = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parent_trace = _compat.eval_trace
+
+    def stage_value(self, value: Any) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.stage_value(value)
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        __tracebackhide__ = True
+        with _compat.set_current_trace(_compat.eval_trace):
+            session = context.session_of_program()
+            if session is None:
+                return primitive.bind(*args, **params)
+            return progress.execute(session, primitive, args, params)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any) -> Any:
+        with _compat.set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_call(self, primitive: Any, fun: Any, args: Any, params: Any, /) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace):
+            return _compat.eval_trace.process_call(primitive, fun, args, params)
+
+    def process_shard_map(self, primitive: Any, fun: Any, args: Any, /, **params: Any) -> Any:
+        # run outside of jit: JAX executes its inside primitive by primitive, each on all shards
+        return self.process_primitive(primitive, args, {**params, "subfuns": (fun,)})
+
+    def cur_qdd(self, x: Any) -> Any:
+        return _compat.eval_trace.cur_qdd(x)
+
+
+LENS = LensTrace()

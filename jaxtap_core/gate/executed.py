@@ -1,0 +1,65 @@
+"""A program that was executed, with what came of it: what the gate and the certificates judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from jaxtap_core.instrument.nonfinite import has_bad
+from jaxtap_core.instrument.plan import Plan
+from jaxtap_core.records.kinds import Phase
+
+
+@dataclass(slots=True)
+class Executed:
+    """One program that was started.
+
+    Attributes:
+        name, call: of the program.
+        jaxpr: function that gives the program's jaxpr, built only when it is needed.
+        args, outs: inputs and production's (or, inline, the only) outputs.
+        since: when it was started (seconds, monotonic).
+        source_info: what JAX knows of the user's line that ran it.
+        observed: the replica's outputs, where one ran.
+        states: extra outputs: buffers and verdicts by site number.
+        plan: of an observed program; ``None`` where only results are judged.
+        reason: why the run cannot be certified, or empty.
+        phase: which pass of a differentiated computation ran it.
+    """
+
+    name: str
+    call: int
+    jaxpr: Callable[[], Any]
+    args: Sequence[Any]
+    outs: Sequence[Any]
+    since: float
+    source_info: Any
+    observed: Sequence[Any] | None = None
+    states: dict[int, Any] | None = None
+    plan: Plan | None = None
+    reason: str = ""
+    phase: Phase = "forward"
+
+
+class Donated:
+    """An array that was donated, and what the gate may ask of it: whether it held a NaN or an Inf."""
+
+    __slots__ = ("array", "inf", "nan")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.nan, self.inf = _flags(array)
+
+
+@jax.jit
+def _flags(x: Any) -> tuple[Any, Any]:
+    return has_bad(x), has_bad(x, nan=False, inf=True)
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether ``x`` is an array that can hold a NaN."""
+    # a Python number that JAX knows the type of has a dtype and no size
+    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and getattr(x, "size", 1) > 0
