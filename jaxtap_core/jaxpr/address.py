@@ -7,8 +7,10 @@ JAX's own library code builds are numbered apart as ``jax:scan[0]``, since their
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -94,6 +96,36 @@ def computed_by_jax(source_info: Any) -> bool:
             break
         called = file
     return called.startswith(_COMPUTING)
+
+
+# Functions that leave NaN out of what they compute; what they make of nothing but NaN is no birth.
+_IGNORING_NAMES = """
+nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum
+nanvar _nanmean _nanstd _nanvar
+"""
+_IGNORING = frozenset(_IGNORING_NAMES.split())
+
+# Functions that pass on the values they are given, a NaN of the user's among them.
+_PASSING_NAMES = """
+array asarray broadcast_to full full_like nan_to_num pad piecewise select set where _full _where
+"""
+_PASSING = frozenset(_PASSING_NAMES.split())
+
+
+def ignores_nan(source_info: Any) -> bool:
+    """Whether an equation is part of a function of JAX that ignores NaN, such as ``jnp.nanmean``."""
+    return any(file.startswith(_JAX_ROOT) and function in _IGNORING for file, function in _own_frames(source_info))
+
+
+def passes_on(source_info: Any) -> bool:
+    """Whether the function of JAX that was called only passes on what it is given, such as ``jnp.full_like``."""
+    asked = [function for file, function in _own_frames(source_info) if not file.startswith(_MACHINERY)]
+    return bool(asked) and asked[-1] in _PASSING
+
+
+def _own_frames(source_info: Any) -> Iterator[tuple[str, str]]:
+    """The frames of JAX between an equation and whoever called it, innermost first."""
+    return itertools.takewhile(lambda frame: frame[0].startswith(_JAX_ROOT), _compat.raw_files(source_info))
 
 
 def is_fori(source_info: Any) -> bool:

@@ -1,0 +1,154 @@
+"""What is decided about a bad value: whether a birth in the program reaches it, and whether it reaches a result.
+
+The deciding program is compiled once a program and used again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtap_core import _compat
+from jaxtap_core.jaxpr.address import Numbering
+from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, call_of, call_operands
+from jaxtap_core.provenance.flat import CannotReplay, quiet
+from jaxtap_core.provenance.taint.evaluate import Evaluation, is_float, outermost_loops
+from jaxtap_core.records.kinds import Bad, Phase
+
+BY_ITSELF = 30  # equations of a program without loops up to which it is evaluated one by one, not compiled
+
+
+class Left(NamedTuple):
+    """What one outermost loop leaves, for each of its outputs: whether it is bad, and whether a birth reaches that."""
+
+    bad: np.ndarray
+    born: np.ndarray
+
+
+class Births(NamedTuple):
+    """For each result whether a birth reaches a bad element of it, and what the outermost loops leave."""
+
+    results: np.ndarray
+    left: dict[str, Left]
+
+
+def births(jaxpr: Any, args: Sequence[Any], bad: Bad, phase: Phase = "forward") -> Births:
+    """Which results of a program, and which outputs of its outermost loops, owe what is bad in them to a birth.
+
+    Raises:
+        CannotReplay: the program cannot be evaluated again.
+    """
+    results, left = _program(jaxpr, bad, phase, births=True)(list(args), {})
+    return Births(np.asarray(results), {path: Left(*np.asarray(rows).T) for path, rows in left.items()})
+
+
+def reaches_result(jaxpr: Any, args: Sequence[Any], bad: Bad, path: str, output: int) -> bool:
+    """Whether what is bad in an output of the outermost loop at ``path`` reaches a result: no select drops all of it.
+
+    Raises:
+        CannotReplay: the program cannot be evaluated again.
+    """
+    loops = _loop_outputs(jaxpr)
+    if path not in loops:
+        raise CannotReplay(f"the program has no {path}")
+    sources = {one: jnp.zeros(count, bool) for one, count in loops.items()}
+    sources[path] = sources[path].at[output].set(True)
+    results, _ = _program(jaxpr, bad, "forward", births=False)(list(args), sources)
+    return bool(np.asarray(results).any())
+
+
+def _loop_outputs(jaxpr: Any) -> dict[str, int]:
+    return dict(outermost_loops(jaxpr, Numbering()))
+
+
+_programs: dict[int, tuple[Any, dict[Hashable, Callable[..., Any]]]] = {}
+
+
+def _program(jaxpr: Any, bad: Bad, phase: Phase, *, births: bool) -> Callable[..., Any]:
+    """The deciding program of a program: ``(args, sources) -> (bool[results], rows by loop)``."""
+    number = id(jaxpr)
+    known = _programs.get(number)
+    if known is None or known[0]() is not jaxpr:
+        forget = lambda _, number=number: _programs.pop(number, None)
+        known = _programs[number] = (weakref.ref(jaxpr, forget), {})
+    key = bad, phase, births
+    if key not in known[1]:
+        known[1][key] = _made(jaxpr, bad, phase, births)
+    return known[1][key]
+
+
+def _made(jaxpr: Any, bad: Bad, phase: Phase, births: bool) -> Callable[..., Any]:
+    silent = quiet(jaxpr)
+    if any(map(_compat.is_ref, _avals(silent))):
+        raise CannotReplay("the program changes a mutable reference it was given: its first content is gone")
+    if _compat.body_of(silent).jaxpr.effects:
+        silent = _compat.without_refs(silent)
+
+    def deciding(args: list[Any], sources: dict[str, Any]) -> Any:
+        evaluation = Evaluation(bad, births, sources)
+        results = evaluation.run(silent, args, phase)
+        nothing = jnp.zeros((), bool)
+        found = [nothing if x.flags is None else jnp.any(x.flags) for x in results]
+        return jnp.stack(found) if found else jnp.zeros((0,), bool), evaluation.left
+
+    simple = len(_compat.body_of(silent).jaxpr.eqns) <= BY_ITSELF and not _loop_outputs(silent)
+    run = deciding if simple else jax.jit(deciding)
+
+    def decided(args: list[Any], sources: dict[str, Any]) -> Any:
+        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
+            return run(args, sources)
+
+    return decided
+
+
+def _avals(jaxpr: Any) -> list[Any]:
+    return [var.aval for var in _compat.body_of(jaxpr).jaxpr.invars]
+
+
+# -- what nothing bad can reach needs no second evaluation
+
+
+def reachable(jaxpr: Any, given: Sequence[bool], is_bad: Callable[[Any], bool]) -> list[bool]:
+    """For each result of a program, whether a bad input, constant or literal can reach it at all.
+
+    Args:
+        jaxpr: the program.
+        given: for each input whether it holds something bad.
+        is_bad: whether a constant does.
+    """
+    inner, consts = _compat.body_of(jaxpr)
+    reached = {var for var, const in zip(inner.constvars, consts, strict=True) if is_bad(const)}
+    reached |= {var for var, there in zip(inner.invars, given, strict=True) if there}
+
+    def read(atom: Any) -> bool:
+        return is_bad(np.asarray(atom.val)) if isinstance(atom, _compat.Literal) else atom in reached
+
+    for eqn in inner.eqns:
+        operands = [read(atom) for atom in eqn.invars]
+        call = call_of(eqn)
+        if call is not None:
+            outs = reachable(call.jaxpr, call_operands(eqn, call, operands), is_bad)
+        else:
+            holds = eqn.primitive.name in (*LOOPS, BRANCHES, SHARDED) and _holds(eqn, is_bad)
+            outs = [any(operands) or holds] * len(eqn.outvars)
+        reached |= {var for var, there in zip(eqn.outvars, outs, strict=True) if there and is_float(var.aval)}
+    return [read(atom) for atom in inner.outvars]
+
+
+def _holds(eqn: Any, is_bad: Callable[[Any], bool]) -> bool:
+    """Whether a constant or literal in the inner programs of an equation is bad."""
+
+    def inside(jaxpr: Any) -> bool:
+        inner, consts = _compat.body_of(jaxpr)
+        atoms = [atom for e in inner.eqns for atom in e.invars] + list(inner.outvars)
+        literals = (np.asarray(atom.val) for atom in atoms if isinstance(atom, _compat.Literal))
+        if any(map(is_bad, consts)) or any(map(is_bad, literals)):
+            return True
+        return any(inside(sub) for e in inner.eqns for _, sub in _compat.sub_jaxprs(e.params))
+
+    return any(inside(sub) for _, sub in _compat.sub_jaxprs(eqn.params))

@@ -1,0 +1,308 @@
+"""Evaluating a program with a boolean beside every element of every float: is its NaN owed to a birth, or a source?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+from jaxtap_core import _compat
+from jaxtap_core.jaxpr.address import (
+    Numbering,
+    built_by_jax,
+    computed_by_jax,
+    ignores_nan,
+    join,
+    passes_on,
+    phase_of,
+    written_by_jax,
+)
+from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Scan, ShardMap, While, call_of, call_operands
+from jaxtap_core.provenance.flat import UNCHECKED, CannotReplay
+from jaxtap_core.provenance.taint.rules import moved, together
+from jaxtap_core.records.kinds import Bad, Phase
+
+# Where 0 times NaN is NaN: a cotangent of zero meets a NaN that the forward pass had selected away.
+PRODUCTS = frozenset({"mul", "div", "dot_general"})
+
+
+class Tainted(NamedTuple):
+    """A value, and beside it the flags of its elements; ``None`` where none can be true."""
+
+    value: Any
+    flags: Any = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the evaluation stands.
+
+    Attributes:
+        prefix: of addresses.
+        phase: of the enclosing program.
+        library: whether the program is the inside of a function of JAX's library, whose own NaN literals are births.
+        loop: whether it is the inside of a loop.
+    """
+
+    prefix: str = ""
+    phase: Phase = "forward"
+    library: bool = False
+    loop: bool = False
+
+
+@dataclass
+class Evaluation:
+    """One evaluation.
+
+    Attributes:
+        bad: what is looked for.
+        births: whether births taint; else only ``sources`` do.
+        sources: by the address of an outermost loop booleans, one for each of its outputs: whether what is bad in it
+            taints.
+        left: by the address of an outermost loop, for each of its outputs whether it left something bad there, and
+            whether that was tainted; bool[outputs, 2].
+    """
+
+    bad: Bad
+    births: bool = True
+    sources: dict[str, Any] = field(default_factory=dict)
+    left: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, jaxpr: Any, args: Sequence[Any], phase: Phase = "forward") -> list[Tainted]:
+        """The results of a program."""
+        where = Where(phase=phase, library=written_by_jax(jaxpr))
+        return self._program(jaxpr, [Tainted(x) for x in args], Numbering(), where)
+
+    def _program(self, jaxpr: Any, args: Sequence[Tainted], numbering: Numbering, where: Where) -> list[Tainted]:
+        inner, consts = _compat.body_of(jaxpr)
+        env: dict[Any, Tainted] = {var: Tainted(x) for var, x in zip(inner.constvars, consts, strict=True)}
+        env.update(zip(inner.invars, args, strict=True))
+
+        def read(atom: Any, library: bool) -> Tainted:
+            if not isinstance(atom, _compat.Literal):
+                return env[atom]
+            value = jnp.asarray(atom.val, atom.aval.dtype) if hasattr(atom.aval, "dtype") else atom.val
+            born = self.births and library and is_float(value)
+            return Tainted(value, self.is_bad(value) if born else None)
+
+        for eqn in inner.eqns:
+            library = (where.library or computed_by_jax(eqn.source_info)) and not passes_on(eqn.source_info)
+            operands = [read(atom, library) for atom in eqn.invars]
+            with _compat.equation_context(eqn):
+                outs = self._equation(eqn, operands, numbering, replace(where, library=library))
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(atom, where.library) for atom in inner.outvars]
+
+    def _equation(self, eqn: Any, operands: list[Tainted], numbering: Numbering, where: Where) -> list[Tainted]:
+        name = eqn.primitive.name
+        here = replace(where, phase=phase_of(eqn.source_info, where.phase))
+        if name in LOOPS or name == BRANCHES:
+            path = join(where.prefix, numbering.structure(name, built_by_jax(eqn.source_info)))
+            inside = replace(here, prefix=path, loop=here.loop or name in LOOPS)
+            if name == BRANCHES:
+                return self._branches(eqn, operands, inside)
+            outs = self._scan(eqn, operands, inside) if name == "scan" else self._while(eqn, operands, inside)
+            return outs if here.loop else self._left(path, outs)
+        call = call_of(eqn)
+        if call is not None:
+            library = here.library or written_by_jax(call.jaxpr)
+            return self._program(
+                call.jaxpr, call_operands(eqn, call, operands), numbering, replace(here, library=library)
+            )
+        if name == SHARDED:
+            return self._shards(eqn, operands, numbering, here)
+        return self._primitive(eqn, operands, here)
+
+    # -- what taints
+
+    def is_bad(self, value: Any) -> Any:
+        """Which elements are NaN (or infinite)."""
+        wide = value.astype(jnp.float32) if value.dtype.itemsize == 1 else value
+        return jnp.isnan(wide) if self.bad == "nan" else jnp.isinf(wide)
+
+    def _primitive(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
+        foreign = [effect for effect in eqn.effects if not _compat.is_internal_effect(effect)]
+        if foreign:
+            raise CannotReplay(f"{eqn.primitive.name} acts outside the program, and is not repeated")
+        values, params = [x.value for x in operands], _compat.bind_params(eqn)
+        if eqn.primitive.name in UNCHECKED and "axes" in params:
+            outs: Any = [UNCHECKED[eqn.primitive.name](values[0], params["axes"])]
+        else:
+            outs = eqn.primitive.bind(*values, **params)
+            outs = list(outs) if eqn.primitive.multiple_results else [outs]
+        if not any(map(is_float, outs)):
+            return [Tainted(out) for out in outs]
+        came = moved(eqn, [x.flags for x in operands], values)
+        born: list[Any] = [None] * len(outs)
+        if self.births and not ignores_nan(eqn.source_info):
+            were = [self.is_bad(value) if is_float(value) else None for value in values]
+            fresh = moved(eqn, were, values)
+            born = [True if flag is None else ~flag for flag in fresh]
+            if where.phase == "backward" and self.bad == "nan" and eqn.primitive.name in PRODUCTS:
+                revived = self._revived(eqn, values, were)
+                born = [flag | revived for flag in born]
+        return [self._tainted(*one) for one in zip(outs, came, born, strict=True)]
+
+    def _revived(self, eqn: Any, values: Sequence[Any], were: Sequence[Any]) -> Any:
+        """Where a zero and a NaN are multiplied."""
+        zero = [value == 0 for value in values]
+        return together(eqn, zero[0], were[1]) | together(eqn, were[0], zero[1])
+
+    def _tainted(self, out: Any, came: Any, born: Any) -> Tainted:
+        if not is_float(out) or (came is None and born is None):
+            return Tainted(out)
+        owed = born if came is None else came if born is None else came | born
+        return Tainted(out, self.is_bad(out) & owed)
+
+    def _left(self, path: str, outs: list[Tainted]) -> list[Tainted]:
+        """What an outermost loop leaves: noted, and tainted where it is a source."""
+        nothing, rows, result = jnp.zeros((), bool), [], []
+        for i, out in enumerate(outs):
+            if not is_float(out.value):
+                rows.append(jnp.stack([nothing, nothing]))
+                result.append(out)
+                continue
+            bad = self.is_bad(out.value)
+            if path in self.sources:
+                out = self._tainted(out.value, out.flags, jnp.broadcast_to(self.sources[path][i], bad.shape))
+            rows.append(jnp.stack([jnp.any(bad), nothing if out.flags is None else jnp.any(out.flags)]))
+            result.append(out)
+        self.left[path] = jnp.stack(rows) if rows else jnp.zeros((0, 2), bool)
+        return result
+
+    # -- control flow
+
+    def _with_flags(self, values: Sequence[Tainted]) -> list[Tainted]:
+        """Every float gets flags, so that what goes round a loop keeps its structure."""
+        return [
+            Tainted(x.value, _flags_like(x.value) if x.flags is None and is_float(x.value) else x.flags) for x in values
+        ]
+
+    def _scan(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
+        scan = Scan.of(eqn)
+        consts, init, xs = scan.split(operands)
+
+        def body(carry: list[Tainted], x: list[Tainted]) -> tuple[list[Tainted], list[Tainted]]:
+            outs = self._program(scan.jaxpr, [*consts, *carry, *x], Numbering(), where)
+            outs = self._with_flags(outs)
+            return outs[: scan.num_carry], outs[scan.num_carry :]
+
+        carry, ys = lax.scan(body, self._with_flags(init), xs, length=scan.length, reverse=scan.reverse)
+        return [*carry, *ys]
+
+    def _while(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
+        loop = While.of(eqn)
+        predicate_consts, body_consts, init = loop.split(operands)
+
+        def running(carry: list[Tainted]) -> Any:
+            inside = replace(where, prefix=f"{where.prefix}/pred")
+            return self._program(loop.predicate, [*predicate_consts, *carry], Numbering(), inside)[0].value
+
+        def body(carry: list[Tainted]) -> list[Tainted]:
+            outs = self._with_flags(self._program(loop.body, [*body_consts, *carry], Numbering(), where))
+            if not loop.lanes:
+                return outs
+            active = running(carry)
+            return [_chosen(active, new, old) for new, old in zip(outs, carry, strict=True)]
+
+        return lax.while_loop(lambda carry: jnp.any(running(carry)), body, self._with_flags(init))
+
+    def _branches(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
+        index, *inputs = operands
+        noted = {} if where.loop else _loops(eqn.params["branches"], where.prefix)
+
+        def branch(number: int, jaxpr: Any) -> Callable[..., Any]:
+            def run(inputs: list[Tainted]) -> Any:
+                inner = replace(self, left={})  # a branch's values end with it
+                inside = replace(where, prefix=f"{where.prefix}/b{number}")
+                outs = self._with_flags(inner._program(jaxpr, inputs, Numbering(), inside))
+                left = {path: inner.left.get(path, jnp.zeros((count, 2), bool)) for path, count in noted.items()}
+                return outs, left
+
+            return run
+
+        branches = [branch(i, jaxpr) for i, jaxpr in enumerate(eqn.params["branches"])]
+        outs, left = lax.switch(index.value, branches, self._with_flags(inputs))
+        self.left.update(left)
+        return outs
+
+    def _shards(self, eqn: Any, operands: list[Tainted], numbering: Numbering, where: Where) -> list[Tainted]:
+        mapped = ShardMap.of(eqn)
+        if mapped.partial:
+            raise CannotReplay("a shard_map over some axes of its mesh only")
+        inputs = self._with_flags(operands)
+        noted = dict(outermost_loops(mapped.jaxpr, _copied(numbering), where.prefix)) if not where.loop else {}
+
+        def shard(inputs: list[Tainted], sources: dict[str, Any]) -> Any:
+            inner = replace(self, sources=sources, left={})
+            outs = self._with_flags(inner._program(mapped.jaxpr, inputs, numbering, where))
+            return outs, {path: lax.psum(inner.left[path].astype(jnp.int32), mapped.axes) > 0 for path in noted}
+
+        spec = lambda values, specs: [
+            Tainted(s, s if x.flags is not None else None) for x, s in zip(values, specs, strict=True)
+        ]
+        shapes = [Tainted(None, True if is_float(var.aval) else None) for var in eqn.outvars]
+        outs, left = jax.shard_map(
+            shard,
+            mesh=mapped.mesh,
+            in_specs=(spec([x.flags is not None for x in inputs], mapped.in_specs), P()),
+            out_specs=(spec([is_float(var.aval) for var in eqn.outvars], mapped.out_specs), P()),
+            axis_names=set(mapped.axes),
+            check_vma=False,
+        )(inputs, self.sources)
+        self.left.update(left)
+        return outs
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value, or values of a type, can hold a NaN."""
+    return hasattr(value, "dtype") and bool(jnp.issubdtype(value.dtype, jnp.inexact))
+
+
+def _flags_like(value: Any) -> Any:
+    return jnp.zeros(value.shape, bool)
+
+
+def _chosen(active: Any, new: Tainted, old: Tainted) -> Tainted:
+    """``new`` in the lanes that run, ``old`` in the others."""
+
+    def choose(x: Any, y: Any) -> Any:
+        wide = active.reshape(active.shape + (1,) * (x.ndim - active.ndim))
+        return lax.select(jnp.broadcast_to(wide, x.shape), x, y)
+
+    return Tainted(choose(new.value, old.value), None if new.flags is None else choose(new.flags, old.flags))
+
+
+def _copied(numbering: Numbering) -> Numbering:
+    copy = Numbering()
+    copy._structures.update(numbering._structures)
+    return copy
+
+
+def _loops(branches: Sequence[Any], prefix: str) -> dict[str, int]:
+    """The outermost loops in the branches of a ``cond``, with the number of their outputs."""
+    found: dict[str, int] = {}
+    for number, jaxpr in enumerate(branches):
+        found.update(outermost_loops(jaxpr, Numbering(), f"{prefix}/b{number}"))
+    return found
+
+
+def outermost_loops(jaxpr: Any, numbering: Numbering, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The loops that stand in no other, with the number of their outputs."""
+    for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
+        name, call = eqn.primitive.name, call_of(eqn)
+        if name in LOOPS or name == BRANCHES:
+            path = join(prefix, numbering.structure(name, built_by_jax(eqn.source_info)))
+            if name == BRANCHES:
+                yield from _loops(eqn.params["branches"], path).items()
+            else:
+                yield path, len(eqn.outvars)
+        elif call is not None:
+            yield from outermost_loops(call.jaxpr, numbering, prefix)
+        elif name == SHARDED:
+            yield from outermost_loops(ShardMap.of(eqn).jaxpr, numbering, prefix)
