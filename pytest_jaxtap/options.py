@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-LEVELS = ("escape", "outputs", "born")
+LEVELS = ("escape", "outputs", "carry", "born")
 PROFILES = ("native", "strict")
 
 
@@ -91,7 +91,7 @@ def declare(parser: pytest.Parser) -> None:
         "nan-level",
         "LEVEL",
         level,
-        "where the NaN gate looks: escape (default), outputs (results only), "
+        "where the NaN gate looks: escape (default: what a program keeps), outputs (results only), carry (every loop), "
         "born (every primitive), or names of primitives, comma separated; implies --jaxtap-nan",
     )
     flag("inf", "the NaN gate counts Inf too; implies --jaxtap-nan")

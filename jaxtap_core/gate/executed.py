@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ class Executed:
         plan: of an observed program; ``None`` where only results are judged.
         reason: why the run cannot be certified, or empty.
         phase: which pass of a differentiated computation ran it.
+        number: tells the order in which programs were started.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Executed:
     plan: Plan | None = None
     reason: str = ""
     phase: Phase = "forward"
+    number: int = field(default_factory=itertools.count().__next__)
 
 
 class Donated:
@@ -57,6 +60,11 @@ class Donated:
 @jax.jit
 def _flags(x: Any) -> tuple[Any, Any]:
     return has_bad(x), has_bad(x, nan=False, inf=True)
+
+
+def given(args: Sequence[Any]) -> list[Any]:
+    """The inputs of a program as it got them; those that were donated may be gone."""
+    return [x.array if isinstance(x, Donated) else x for x in args]
 
 
 def is_inexact(x: Any) -> bool:

@@ -1,27 +1,27 @@
 """The NaN gate: reads the verdicts that observed programs bring back, judges results, and asks for the origin.
 
 Verdicts travel as data; no gated program calls the host. Results are looked at on the host after the program has run.
-Only transitions count: a carry that held no NaN when its loop was entered, a result of a program none of whose inputs,
-constants or literals held one.
+Only transitions count: a carry that held no NaN when its loop was entered; a result or a per-step output that a NaN
+born in the program reaches. What of a loop's NaN every use selects away is masked.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.gate.executed import Donated, Executed
+from jaxtap_core.gate.decide import Decisions
+from jaxtap_core.gate.executed import Executed
 from jaxtap_core.gate.reproduce import Evidence
 from jaxtap_core.instrument.gate_state import MASKED, Verdicts
 from jaxtap_core.instrument.plan import Check
-from jaxtap_core.jaxpr.address import computed_by_jax, source_of, written_by_jax
+from jaxtap_core.jaxpr.address import source_of
 from jaxtap_core.jaxpr.leaves import tidy
 from jaxtap_core.provenance.locate import Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
@@ -32,7 +32,16 @@ EXPLAINED_PER_PROGRAM = 1  # the first NaN (and Inf) of a program is followed to
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A bad leaf as the gate met it, not yet followed to its origin."""
+    """A bad leaf as the gate met it, not yet followed to its origin.
+
+    Attributes:
+        target: what was met, in the first entry of its loop.
+        leaf, kind, total, phase, source: as in the finding.
+        top: how many equations of the program come before the outermost one that it stands in.
+        masked: whether a select drops it.
+        entries: how many entries of its loop it was met in.
+        shard: of several.
+    """
 
     target: Target
     leaf: str
@@ -40,121 +49,113 @@ class Met:
     total: int | None
     phase: str
     source: str
+    top: float = math.inf
     masked: bool = False
-    more: int = 0
+    entries: int = 1
     shard: int | None = None
 
     @property
-    def entry(self) -> tuple[Any, ...]:
-        """What the same leaf of the same loop entry has in common on all shards."""
+    def same(self) -> tuple[Any, ...]:
+        """What the same leaf has in common in all entries of its loop, and on all shards."""
         target = self.target
-        return target.kind, target.path, target.steps[:-1], target.index, target.bad
+        return target.kind, target.path, target.index, target.bad, self.masked
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts what fails a test before what does not, then by time; an Inf before the NaN that it led to."""
+        steps = tuple(math.inf if step is None else step for step in self.target.steps)
+        # the end of an outer step comes after all that happens inside it
+        return self.masked, self.top, (*steps, math.inf), self.target.bad != "inf"
 
 
-def bad_on_host(x: Any, bad: Bad) -> bool:
-    """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
-    if isinstance(x, Donated):
-        return bool(x.nan if bad == "nan" else x.inf)
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
-        return False
-    # a program may hold constants that only its own tracing knew
-    if _compat.is_tracer(x) or not getattr(x, "size", 1):
-        return False
-    try:
-        array = np.asarray(x)
-    except RuntimeError:
-        return False
-    if array.dtype.kind == "c":
-        array = array.reshape(-1).view(array.real.dtype)
-    if bad == "nan" and array.dtype.kind == "f" and array.dtype.itemsize >= 4:
-        # one pass without a temporary: a maximum is NaN as soon as one element is
-        greatest = np.maximum.reduce(array, axis=None)
-        return bool(greatest != greatest)
-    return bool((np.isnan(array) if bad == "nan" else np.isinf(array)).any())
+def judge(
+    executed: Executed,
+    results: Mapping[Bad, Sequence[int]],
+    *,
+    level: str,
+    keep: bool = True,
+    masked: frozenset[int] = frozenset(),
+) -> list[Finding]:
+    """Findings of one program that has run, unmasked and earliest first.
 
-
-def sound(results: Sequence[Any], *, inf: bool) -> bool:
-    """Whether no result holds what the gate looks for."""
-    return not any(bad_on_host(x, "nan") or (inf and bad_on_host(x, "inf")) for x in results)
-
-
-def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
-    """Whether a constant or literal anywhere in a program is NaN (or Inf): then its results may be so by design.
-
-    By the user's design: a NaN that JAX's library keeps for arguments outside of a domain (``jnp.var`` holds one) says
-    nothing about the program.
+    Args:
+        executed: the program.
+        results: which of its results are bad, where results are judged.
+        level: of the gate.
+        keep: whether the finding that is followed to its origin keeps what runs the program again.
+        masked: which results are known to have been selected away, by programs that followed.
     """
-    inner, consts = _compat.body_of(jaxpr)
-    if not written_by_jax(jaxpr):
-        if any(bad_on_host(const, bad) for const in consts):
-            return True
-        # a branch of a ``cond`` may return a literal that no equation uses
-        atoms = itertools.chain(inner.outvars, *(e.invars for e in inner.eqns if not computed_by_jax(e.source_info)))
-        if any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms):
-            return True
-    return any(carries_sentinels(sub, bad) for eqn in inner.eqns for _, sub in _compat.sub_jaxprs(eqn.params))
-
-
-def judge(executed: Executed, *, inf: bool, level: str, keep: bool = True) -> list[Finding]:
-    """Findings of one program that has run, the first followed to its origin; with ``keep``, and its inputs kept."""
+    decisions = Decisions(executed)
     met: list[Met] = []
     if executed.plan is not None and executed.states is not None:
         for check in executed.plan.checks.values():
             state = executed.states[check.number]
-            met += _from_shards(check, state, executed) if check.shards else _from_verdicts(check, state, executed)
-    if level in ("escape", "outputs"):
-        met += _from_results(executed, "nan")
-        if inf:
-            met += _from_results(executed, "inf")
-    if not met:
-        return []
-    met.sort(key=lambda one: one.target.bad != "nan")  # what is asked first is where the NaN comes from
+            found = _from_shards(check, state) if check.shards else _from_verdicts(check, state)
+            met += (one for one in _first_entries(found) if not _is_excused(one, decisions))
+    if level == "escape":
+        met = [replace(one, masked=True) if _is_dropped(one, decisions, masked) else one for one in met]
+    for bad, indices in results.items():
+        met += _from_results(executed, decisions, bad, [i for i in indices if i not in masked])
     explained = Counter[str]()
     findings = []
-    for one in met:
+    for one in sorted(met, key=lambda one: one.order):
         explained[one.target.bad] += 1
         explain = explained[one.target.bad] <= EXPLAINED_PER_PROGRAM
-        findings.append(_finding(one, executed, explain=explain, keep=keep))
+        findings.append(_finding(one, executed, decisions, explain=explain, keep=keep))
     return findings
 
 
-def _sound_inputs(executed: Executed, bad: Bad) -> bool:
-    if any(bad_on_host(x, bad) for x in executed.args):
-        return False
-    return not carries_sentinels(executed.jaxpr(), bad)
+def _is_excused(met: Met, decisions: Decisions) -> bool:
+    return met.target.kind == "output" and decisions.output_is_excused(met.target)
 
 
-def _from_results(executed: Executed, bad: Bad) -> Iterator[Met]:
-    results = [i for i, x in enumerate(executed.outs) if bad_on_host(x, bad)]
-    if not results or not _sound_inputs(executed, bad):
+def _is_dropped(met: Met, decisions: Decisions, masked: frozenset[int]) -> bool:
+    """Whether the leaf is bad in the end, and nothing of that is used, in the program or by those that followed."""
+    if met.target.output in masked and met.target.path.count("/") == 0:
+        return True  # of an eager loop the outputs are the results
+    return decisions.is_dropped(met.target)
+
+
+def _from_results(executed: Executed, decisions: Decisions, bad: Bad, indices: Sequence[int]) -> Iterator[Met]:
+    results = [i for i in indices if not decisions.result_is_excused(i, bad)]
+    if not results:
         return
     paths = _compat.result_paths(executed.jaxpr())
     for i in results:
-        name = tidy(paths[i]) or ("result" if len(executed.outs) == 1 else f"result[{i}]")
-        source = _source(executed)
-        yield Met(Target("result", "", (), i, bad), name, "output", None, executed.phase, source)
+        name = tidy(paths[i]) or ("result" if len(paths) == 1 else f"result[{i}]")
+        yield Met(Target("result", "", (), i, bad), name, "output", None, executed.phase, _source(executed))
 
 
-def _from_shards(check: Check, state: Verdicts, executed: Executed) -> list[Met]:
+def _first_entries(found: Iterable[Met]) -> list[Met]:
+    """Each leaf once, as it was met first, with the number of entries of its loop in which it was met."""
+    first: dict[tuple[Any, ...], Met] = {}
+    for met in found:
+        known = first.get(met.same)
+        if known is None:
+            first[met.same] = met
+            continue
+        earliest = met if met.order < known.order else known
+        first[met.same] = replace(earliest, entries=known.entries + met.entries)
+    return list(first.values())
+
+
+def _from_shards(check: Check, state: Verdicts) -> list[Met]:
     """Each leaf once, on the shard where it turned bad first."""
     first: dict[tuple[Any, ...], Met] = {}
     for shard in range(check.shards):
         own = Verdicts(*(np.asarray(part)[shard] for part in state))
-        for met in _from_verdicts(check, own, executed):
+        for met in _first_entries(_from_verdicts(check, own)):
             target = replace(met.target, lane=(shard, *(met.target.lane or ())))
-            known = first.get(met.entry)
-            if known is None or met.target.steps < known.target.steps:
-                first[met.entry] = replace(met, target=target, shard=shard)
+            known = first.get(met.same)
+            if known is None or met.order < known.order:
+                first[met.same] = replace(met, target=target, shard=shard)
     return list(first.values())
 
 
-def _from_verdicts(check: Check, state: Verdicts, executed: Executed) -> Iterator[Met]:
+def _from_verdicts(check: Check, state: Verdicts) -> Iterator[Met]:
+    """What one place of the program reported, entry by entry; entries that were only counted go with the last."""
     count = int(state.count)
-    if not count:
-        return
     depth = check.depth if check.kind == "primitive" else check.depth - 1
-    sound: dict[Bad, bool] = {}
     kept = np.asarray(state.rows)[:count]
     for number, row in enumerate(kept):
         more = count - len(kept) if number == len(kept) - 1 else 0
@@ -163,28 +164,24 @@ def _from_verdicts(check: Check, state: Verdicts, executed: Executed) -> Iterato
             hits = np.flatnonzero(verdict > 0 if check.kind == "primitive" else verdict >= 0)
             if not len(hits):
                 continue
-            is_output = check.kind == "carry" and i >= check.carries
-            if is_output:
-                if look.bad not in sound:
-                    sound[look.bad] = _sound_inputs(executed, look.bad)
-                if not sound[look.bad]:
-                    continue
             first = hits[np.argmin(verdict[hits])]
             lane = tuple(int(k) for k in np.unravel_index(first, check.lanes)) if check.lanes else None
             at = steps if check.kind == "primitive" else (*steps, int(verdict[first]))
             masked = check.kind == "primitive" and int(verdict[first]) == MASKED
+            is_output = check.kind == "carry" and i >= check.carries
             kind = "output" if is_output else check.kind
-            target = Target(kind, check.path, at, look.place, look.bad, lane)
-            yield Met(target, look.name, kind, check.total, check.phase, check.source, masked, more)
+            target = Target(kind, check.path, at, look.place, look.bad, lane, look.output)
+            yield Met(
+                target, look.name, kind, check.total, check.phase, check.source, check.top, masked, entries=1 + more
+            )
 
 
 def _source(executed: Executed) -> str:
     return source_of(executed.source_info) if executed.source_info is not None else ""
 
 
-def _finding(met: Met, executed: Executed, *, explain: bool, keep: bool) -> Finding:
-    target = met.target
-    inputs = [x.array if isinstance(x, Donated) else x for x in executed.args]
+def _finding(met: Met, executed: Executed, decisions: Decisions, *, explain: bool, keep: bool) -> Finding:
+    target, inputs = met.target, decisions.inputs
     explained = explain_target(executed.jaxpr(), inputs, target, _source(executed), executed.phase) if explain else None
     steps = tuple(step for step in target.steps if step is not None)
     lane = target.lane if met.shard is None else (target.lane or ())[1:] or None
@@ -212,6 +209,6 @@ def _finding(met: Met, executed: Executed, *, explain: bool, keep: bool) -> Find
         origin=explained.origin if explained else None,
         size=explained.size if explained else None,
         masked=met.masked,
-        more=met.more,
+        entries=met.entries,
         evidence=Evidence(executed.jaxpr(), inputs) if explain and keep else None,
     )

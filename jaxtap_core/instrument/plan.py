@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxtap_core.instrument.selection import Misfit, Selection
 from jaxtap_core.jaxpr.leaves import Leaves
-from jaxtap_core.records.kinds import Kind, Phase
+from jaxtap_core.records.kinds import Bad, Kind, Phase
 
 GATE_ROWS = 64  # entries of one loop of which the gate keeps the details; the rest is counted
 
@@ -70,11 +70,12 @@ class Site:
 
 class Look(NamedTuple):
     """One leaf that the gate looks at: its name, its place (among the carries, the per-step outputs, or a primitive's
-    outputs), and what is looked for."""
+    outputs), what is looked for, and which output of the equation it is."""
 
     name: str
     place: int
-    bad: Literal["nan", "inf"]
+    bad: Bad
+    output: int
 
 
 @dataclass(eq=False)
@@ -88,6 +89,7 @@ class Check:
         consumer: position of the one select that all a primitive puts out goes into, where there is such: whether it
             selects a NaN away is known only after it.
         once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
+        top: how many equations of the program come before the outermost one that the place is in.
         shards: as in `Site`.
         mesh: over whose explicit axes the values looked at are sharded, else ``None``.
     """
@@ -103,6 +105,7 @@ class Check:
     carries: int
     lanes: tuple[int, ...]
     once: bool
+    top: int = 0
     consumer: int | None = None
     shards: int = 0
     mesh: Any = None

@@ -23,6 +23,7 @@ from jaxtap_core.jaxpr.equations import (
     selected_once,
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
+from jaxtap_core.jaxpr.liveness import Liveness, Used
 from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Call, Scan, ShardMap, While, call_of
 from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.request.settings import Settings
@@ -33,7 +34,10 @@ DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
 
 @dataclass(frozen=True)
 class Scope:
-    """Where the planner stands: address, enclosing loops, and what is inherited from them."""
+    """Where the planner stands: address, enclosing loops, and what is inherited from them.
+
+    ``used`` says which outputs of the program it goes through are used, ``outs`` which of the equation it is at.
+    """
 
     prefix: str = ""
     depth: int = 0
@@ -43,6 +47,8 @@ class Scope:
     source: str = ""
     lanes: tuple[int, ...] = ()
     shards: int = 0
+    used: Used = ()
+    outs: Used = ()
 
 
 class Planner:
@@ -65,10 +71,13 @@ class Planner:
         self.fitted = 0
         self.paths: list[str] = []
         self._numbers = itertools.count()
+        self._liveness = Liveness()
+        self._top = 0
 
     def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
         """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
-        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase))
+        everything = (True,) * len(_compat.body_of(jaxpr).jaxpr.outvars)
+        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase, used=everything))
         return Plan(
             body,
             self.sites,
@@ -86,9 +95,13 @@ class Planner:
     def _body(self, jaxpr: Any, numbering: Numbering, scope: Scope) -> BodyPlan:
         body = BodyPlan()
         selects = selected_once(jaxpr) if self._watches_births else {}
+        used = self._liveness.equations(jaxpr, scope.used)
         for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
             name = eqn.primitive.name
             path = ""
+            scope = replace(scope, outs=used[position])
+            if not scope.prefix:
+                self._top += 1
             if name in LOOPS:
                 path = self._loop(body, position, eqn, numbering, scope)
             elif name == BRANCHES:
@@ -108,6 +121,10 @@ class Planner:
         level = self.settings.level
         return level is not None and level.name in ("born", "primitives")
 
+    def _inside(self, eqn: Any, scope: Scope) -> list[Scope]:
+        """For each inner program of an equation, where the planner stands in it."""
+        return [replace(scope, used=used) for _, used in self._liveness.inner(eqn, scope.outs)]
+
     def _at(self, eqn: Any, scope: Scope) -> Scope:
         return replace(
             scope,
@@ -118,7 +135,7 @@ class Planner:
     def _call(self, body: BodyPlan, position: int, eqn: Any, call: Call, numbering: Numbering, scope: Scope) -> None:
         if self.inside and eqn.primitive.name.startswith("custom_"):
             return  # an outer transformation still needs the custom rule
-        inner = self._body(call.jaxpr, numbering, self._at(eqn, scope))
+        inner = self._body(call.jaxpr, numbering, self._inside(eqn, self._at(eqn, scope))[0])
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
@@ -129,7 +146,8 @@ class Planner:
             # that is itself spread over devices cannot call the host
             number_along(mapped.jaxpr, numbering)
             return
-        inner = self._body(mapped.jaxpr, numbering, replace(self._at(eqn, scope), shards=mapped.shards))
+        here = replace(self._at(eqn, scope), shards=mapped.shards)
+        inner = self._body(mapped.jaxpr, numbering, self._inside(eqn, here)[0])
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
@@ -137,8 +155,8 @@ class Planner:
         here = self._at(eqn, scope)
         path = join(scope.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
         bodies = tuple(
-            self._body(branch, Numbering(), replace(here, prefix=f"{path}/b{i}"))
-            for i, branch in enumerate(eqn.params["branches"])
+            self._body(branch, Numbering(), replace(inside, prefix=f"{path}/b{i}"))
+            for i, (branch, inside) in enumerate(zip(eqn.params["branches"], self._inside(eqn, here), strict=True))
         )
         if any(inner.plans for inner in bodies):
             body.add(position, EqnPlan(path=path, bodies=bodies), bodies)
@@ -153,13 +171,14 @@ class Planner:
         inside = replace(here, prefix=path, depth=scope.depth + 1, total=total)
         if scan is not None:
             inside = replace(inside, bound=None if scope.bound is None else scope.bound * scan.length)
-            bodies: tuple[BodyPlan, ...] = (self._body(scan.jaxpr, Numbering(), inside),)
+            bodies: tuple[BodyPlan, ...] = (self._body(scan.jaxpr, Numbering(), self._inside(eqn, inside)[0]),)
         else:
             loop = While.of(eqn)
             inside = replace(inside, bound=None, lanes=loop.lanes or scope.lanes)
+            predicate, around = self._inside(eqn, inside)
             bodies = (
-                self._body(loop.predicate, Numbering(), replace(inside, prefix=f"{path}/pred")),
-                self._body(loop.body, Numbering(), inside),
+                self._body(loop.predicate, Numbering(), replace(predicate, prefix=f"{path}/pred")),
+                self._body(loop.body, Numbering(), around),
             )
         self.paths.append(f"{path} ({inside.source})" if inside.source else path)
         plan = EqnPlan(path=path, bodies=bodies)
@@ -167,9 +186,10 @@ class Planner:
         # one shard that stops while others go on would leave them waiting for what it does not send
         if self.settings.max_trips is not None and eqn.primitive.name == "while" and not scope.shards:
             plan.budget = self._budget(eqn, path, inside)
-        if self._emits(path, eqn, inside.depth):
+        runs = any(scope.outs) or bool(eqn.effects)
+        if runs and self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
-        if self.settings.level is not None and self.settings.level.name == "escape":
+        if runs and self.settings.level is not None and self.settings.level.looks_into(scope.depth):
             plan.check = self._loop_check(eqn, path, inside, once=scope.bound == 1)
         own = plan.carry or plan.output or plan.check or plan.budget
         if own or any(inner.plans for inner in bodies):
@@ -261,6 +281,8 @@ class Planner:
         self, body: BodyPlan, position: int, eqn: Any, path: str, scope: Scope, selects: dict[Any, int]
     ) -> None:
         name = eqn.primitive.name
+        if not any(scope.outs) and not eqn.effects:
+            return  # what production never computes is not observed
         structural = name in (*LOOPS, BRANCHES, SHARDED) or call_of(eqn) is not None
         taps = [
             (i, tap)
@@ -290,6 +312,7 @@ class Planner:
                 phase=here.phase,
                 source=here.source,
                 looks=self._looks(inexact_places(avals), [f"out[{i}]" for i in range(len(avals))]),
+                top=self._top,
                 carries=0,
                 lanes=scope.lanes,
                 once=scope.bound == 1,
@@ -302,10 +325,13 @@ class Planner:
         if plan.sites or plan.check:
             body.plans[position] = plan
 
-    def _looks(self, indices: Sequence[int], names: Sequence[str]) -> tuple[Look, ...]:
-        """NaN is always looked for, Inf apart and only when asked for: each has its own first step."""
+    def _looks(self, indices: Sequence[int], names: Sequence[str], first: int = 0) -> tuple[Look, ...]:
+        """NaN is always looked for, Inf apart and only when asked for: each has its own first step.
+
+        ``first`` is the output of the equation that has index 0.
+        """
         kinds: tuple[Literal["nan", "inf"], ...] = ("nan", "inf") if self.settings.inf else ("nan",)
-        return tuple(Look(names[i], i, bad) for bad in kinds for i in indices)
+        return tuple(Look(names[i], i, bad, first + i) for bad in kinds for i in indices)
 
     def _budget(self, eqn: Any, path: str, scope: Scope) -> Budget:
         loop = While.of(eqn)
@@ -326,16 +352,23 @@ class Planner:
         self.budgets[budget.number] = budget
         return budget
 
+    def _judged(self, eqn: Any, outs: Used) -> Used:
+        """Which outputs of a loop are judged: what a program keeps, or at level ``carry`` all that it computes."""
+        assert self.settings.level is not None
+        return outs if self.settings.level.name == "escape" else self._liveness.inner(eqn, outs)[-1][1]
+
     def _loop_check(self, eqn: Any, path: str, scope: Scope, *, once: bool) -> Check | None:
         avals = carry_avals(eqn)
         names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
         carry_names = [names.get(i, f"carry[{i}]") for i in range(len(avals))]
-        carries = self._looks(inexact_places(avals), carry_names)
+        judged = self._judged(eqn, scope.outs)
+        carries = self._looks([i for i in inexact_places(avals) if judged[i]], carry_names)
         outputs: tuple[Look, ...] = ()
         if eqn.primitive.name == "scan":
             if not Scan.of(eqn).length:
                 return None  # no step can make anything bad
-            outputs = self._looks(inexact_places(output_avals(eqn)), output_names(eqn))
+            places = [i for i in inexact_places(output_avals(eqn)) if judged[len(avals) + i]]
+            outputs = self._looks(places, output_names(eqn), first=len(avals))
         if not carries + outputs:
             return None
         check = Check(
@@ -347,6 +380,7 @@ class Planner:
             phase=scope.phase,
             source=scope.source,
             looks=carries + outputs,
+            top=self._top,
             carries=len(carries),
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
             once=once,

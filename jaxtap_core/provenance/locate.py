@@ -18,7 +18,7 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, Scan
 from jaxtap_core.provenance.activation import Entry, NotMet, Place, numpy_codes
-from jaxtap_core.provenance.backward import first_bad, follow, region_of
+from jaxtap_core.provenance.backward import Given, first_bad, follow, region_of
 from jaxtap_core.provenance.dependence import Index
 from jaxtap_core.provenance.flat import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, Found
@@ -44,6 +44,7 @@ class Target:
             primitive.
         bad: ``"nan"`` or ``"inf"``.
         lane: lane of a loop batched over its predicate, else ``None``.
+        output: which output of the equation it is.
     """
 
     kind: Literal["carry", "output", "result", "primitive"]
@@ -52,6 +53,7 @@ class Target:
     index: int
     bad: Literal["nan", "inf"] = "nan"
     lane: Index | None = None
+    output: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Explanation:
         last_good: ``step``, ``min``, ``max`` of the leaf before it turned bad (step -1: when it
             came in).
         step: the step at which it was met (-1: it was bad when it came into the loop).
+        given: whether the program was given it, or holds it as a constant: it was not born here.
     """
 
     origin: Origin
@@ -73,6 +76,7 @@ class Explanation:
     first_index: Index | None = None
     last_good: dict[str, Any] | None = None
     step: int | None = None
+    given: bool = False
 
 
 def explain_target(
@@ -208,8 +212,10 @@ class _Replay:
         if found is not None and place.entry is not None:
             place.entry = place.entry._replace(element=index)
             step = found.step
+        end = follow(place, number, index, self.target.bad)
         return Explanation(
-            origin=origin_of(follow(place, number, index, self.target.bad), self.names),
+            origin=origin_of(end, self.names),
+            given=isinstance(end, Given),
             count=int(((code & self.bit) > 0).sum()) if whole else None,
             size=code.size if whole else None,
             first_index=index,

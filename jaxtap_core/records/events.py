@@ -145,8 +145,9 @@ class Finding(_Plain):
         last_good: what the leaf held at the last finite step: ``step``, ``min``, ``max``; or ``None``.
         origin: where it was born, or ``None`` where nobody asked.
         size: number of elements of the leaf.
-        masked: whether a select drops at once what was born (levels that look at primitives).
-        more: further findings at the same place of which no details were kept.
+        masked: whether selects drop all that became of it, so that it harms nothing; such a finding fails no test.
+        entries: in how many entries of its loop the leaf turned bad (a primitive: in how many runs of it); the event
+            is that of the first.
         evidence: what runs the program on the failing inputs again, in the process that found it; else ``None``. It
             keeps those inputs alive as long as the finding lives.
     """
@@ -160,7 +161,7 @@ class Finding(_Plain):
     origin: Origin | None = None
     size: int | None = None
     masked: bool = False
-    more: int = 0
+    entries: int = 1
     evidence: Evidence | None = field(default=None, repr=False, metadata={"told": False})
 
     def __str__(self) -> str:

@@ -46,7 +46,6 @@ def _headline(finding: Finding) -> str:
     if event.kind == "primitive":
         text = f"{bad} born in {event.path}{_step(finding)}"
         text += f", output {finding.leaf!r}" if finding.leaf else ""
-        text += ", masked by select" if finding.masked else ""
     elif not event.path:
         program = f" of {event.program}" if event.program else ""
         program += f", call {event.call}" if event.call else ""
@@ -55,6 +54,10 @@ def _headline(finding: Finding) -> str:
         text = f"{bad} in per-step output {finding.leaf!r} of {event.path}{_step(finding)}"
     else:
         text = f"{bad} entered {event.path}{_step(finding)}, carry leaf {finding.leaf!r}"
+    text += ", masked by select" if finding.masked else ""
+    if finding.entries > 1:
+        again = "entries of that loop" if event.kind != "primitive" else "runs of it"
+        text += f", and in {finding.entries - 1} later {again}"
     if event.lane is not None:
         text += f", lane {','.join(map(str, event.lane))}"
     if event.device is not None:

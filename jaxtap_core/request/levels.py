@@ -8,14 +8,18 @@ from typing import Any, Literal
 
 from jaxtap_core.request.taps import watch_nan
 
-LEVELS = ("escape", "outputs", "born")
+LEVELS = ("outputs", "escape", "carry", "born")
 
 
 @dataclass(frozen=True)
 class GateLevel:
-    """One level: ``escape``, ``outputs``, ``born``, or ``primitives`` with their names."""
+    """One level of `LEVELS`, or ``primitives`` with their names.
 
-    name: Literal["escape", "outputs", "born", "primitives"]
+    ``outputs`` judges results; ``escape`` what a program keeps, the carries and outputs of its outermost loops besides;
+    ``carry`` those of every loop; ``born`` every primitive.
+    """
+
+    name: Literal["outputs", "escape", "carry", "born", "primitives"]
     primitives: frozenset[str] = frozenset()
 
     @classmethod
@@ -54,3 +58,12 @@ class GateLevel:
     def watches(self, name: str) -> bool:
         """Whether outputs of primitives called ``name`` are checked where they are born."""
         return self.name == "born" or name in self.primitives
+
+    @property
+    def judges_results(self) -> bool:
+        """Whether results of programs are judged."""
+        return self.name in ("outputs", "escape", "carry")
+
+    def looks_into(self, depth: int) -> bool:
+        """Whether carries and outputs of a loop that stands in ``depth`` others are judged."""
+        return self.name == "carry" or (self.name == "escape" and not depth)

@@ -33,11 +33,13 @@ class Pending(Executed):
     Attributes:
         program, run: of an observed program; ``None`` where only results are judged.
         flushed: whether full buffers were flushed on the way.
+        eager: whether it is no program that the user made, but an eager primitive or a function of JAX's library.
     """
 
     program: Program | None = None
     run: Run | None = None
     flushed: bool = False
+    eager: bool = False
 
     @property
     def ready(self) -> bool:

@@ -45,7 +45,7 @@ class Policy:
     def judges_results(self) -> bool:
         """Whether the gate looks at the results of programs."""
         level = self.settings.level
-        return level is not None and level.name in ("escape", "outputs") and not self.gate_paused
+        return level is not None and level.judges_results and not self.gate_paused
 
     def runs_twice(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> bool:
         """Whether a program with nothing to observe is compared with itself: where certificates are asked for."""

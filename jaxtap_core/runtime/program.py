@@ -20,7 +20,7 @@ from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
-from jaxtap_core.jaxpr.address import current_phase
+from jaxtap_core.jaxpr.address import current_phase, written_by_jax
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.runs import host_ends
 
@@ -64,6 +64,7 @@ class Program:
         self.name = name
         self.settings = settings
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
+        self.eager = params is None or written_by_jax(jaxpr)  # no program that the user made
         self.donates = params is not None and any(params["donated_invars"])
         self.effects = _effects(jaxpr)
         self.debug_only = self.effects <= DEBUG_PRIMITIVES

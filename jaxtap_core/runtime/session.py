@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,12 +13,15 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.errors import LensError, describe, warn, warn_once
 from jaxtap_core.gate.certify import certify
-from jaxtap_core.gate.executed import is_inexact
-from jaxtap_core.gate.judge import judge, sound
+from jaxtap_core.gate.executed import given, is_inexact
+from jaxtap_core.gate.judge import judge
+from jaxtap_core.gate.look import bad_results, sound
+from jaxtap_core.gate.suspects import Case, Suspects
 from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
 from jaxtap_core.records.events import Certificate, Finding, ProgramVerdict
+from jaxtap_core.records.kinds import Bad
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.cache import PROGRAMS
 from jaxtap_core.runtime.context import Running, over
@@ -59,6 +62,8 @@ class Session:
         self.running: Running | Pending | None = None
         self._verdicts: list[ProgramVerdict] = []
         self._misfits = Misfits()
+        self._suspects = Suspects(self._close_case)
+        self._order: dict[int, int] = {}
 
     # -- execution
 
@@ -130,6 +135,7 @@ class Session:
                 running.source_info,
                 phase=current_phase() if program is None else program.phase,
                 observed=None if not twice else again if primitive.multiple_results else (again,),
+                eager=program is None or program.eager,
             )
             self._queue.add(pending, None if program is None else program.nbytes)
         return outs
@@ -192,12 +198,15 @@ class Session:
             flushed=flushing,
             reason=reason,
             phase=program.phase,
+            eager=program.eager,
         )
         self._queue.add(pending)
         if program.plan.may_stop:
             # what was stopped early must not go on as if it were a result
             self._queue.drain()
-            self._raise_if_stopped(pending)
+            if self._raise_if_stopped(pending):
+                # for what is no finding after all: the program must end as production does
+                return program.production(primitive, args, params)
         if certified or primitive.multiple_results:
             return outs
         return outs[0]
@@ -208,7 +217,8 @@ class Session:
 
     # -- stopping early
 
-    def _raise_if_stopped(self, pending: Pending) -> None:
+    def _raise_if_stopped(self, pending: Pending) -> bool:
+        """Raise for what stopped a program; says whether something did that is nothing to raise for."""
         __tracebackhide__ = True
         assert pending.states is not None and pending.plan is not None
         flag = pending.states[STOP_FLAG]
@@ -217,12 +227,14 @@ class Session:
             raise budget_error(pending, self.settings, pending.plan.budgets[place], np.asarray(flag.steps))
         if self.settings.fail_fast:
             self._raise_alert()
+        return place >= 0
 
     def _raise_alert(self) -> None:
         """With ``fail_fast``, raise the first alert or finding of this session."""
         findings, alerts = self._known
         for finding in self.recording.findings[findings:]:
-            raise TapAlert(str(finding), finding=finding)
+            if not finding.masked:
+                raise TapAlert(str(finding), finding=finding)
         for alert in self.recording.alerts[alerts:]:
             raise TapAlert(str(alert), alert=alert)
 
@@ -233,12 +245,10 @@ class Session:
         self.running = pending
         gated = self.settings.level is not None
         try:
-            if (
-                gated
-                and pending.program is None
-                and pending.observed is None
-                and sound(pending.outs, inf=self.settings.inf)
-            ):
+            results = bad_results(pending.outs, inf=self.settings.inf) if gated else {}
+            if self._suspects:
+                self._suspects.used(given(pending.args), pending.outs, lambda x: not sound([x], inf=self.settings.inf))
+            if gated and pending.program is None and pending.observed is None and not results:
                 return  # most programs end here
             if pending.program is not None:
                 jax.block_until_ready(_still_there((*pending.outs, *(pending.observed or ()))))
@@ -246,7 +256,7 @@ class Session:
             if pending.observed is not None or pending.reason:
                 self._verdicts.append(certify(pending))
             if gated and not self.policy.gate_paused:
-                self._judge(pending)
+                self._judge(pending, results if self.policy.judges_results else {})
         except jax.errors.JaxRuntimeError:
             pass  # the program itself failed: the user hears of it where the result is used
         except Exception as error:
@@ -259,11 +269,19 @@ class Session:
             if pending.run is not None:
                 close_run(pending.run)
 
-    def _judge(self, pending: Pending) -> None:
+    def _judge(self, pending: Pending, results: Mapping[Bad, Sequence[int]]) -> None:
+        if pending.eager and results:
+            self._suspects.open(pending, results)
+        else:
+            self._close_case(Case(pending, results, {}))
+
+    def _close_case(self, case: Case) -> None:
         level = self.settings.level
         assert level is not None
         kept = sum(finding.evidence is not None for finding in self.findings)
-        self.findings += judge(pending, inf=self.settings.inf, level=level.name, keep=kept < KEPT)
+        found = judge(case.executed, case.results, level=level.name, keep=kept < KEPT, masked=case.masked)
+        self._order.update((id(finding), case.executed.number) for finding in found)
+        self.findings += found
 
     @property
     def waited_for(self) -> Running | Pending | None:
@@ -277,6 +295,8 @@ class Session:
     def close(self, *, failed: bool = False) -> None:
         """Wait for everything outstanding and write up the certificate and the warnings."""
         self._queue.drain()
+        self._suspects.close()
+        self.findings.sort(key=lambda finding: (finding.masked, self._order.get(id(finding), -1)))
         over(self)
         jax.effects_barrier()
         if self._verdicts:

@@ -124,7 +124,7 @@ def budget_error(pending: Pending, settings: Settings, budget: Budget, steps: np
     trips = settings.max_trips
     assert program is not None and trips is not None
     jaxpr = pending.jaxpr()
-    gated = replace(settings, gate="escape", taps=(), carry=False, select_ys=None, on_ys=None, alert_ys=None)
+    gated = replace(settings, gate="carry", taps=(), carry=False, select_ys=None, on_ys=None, alert_ys=None)
     again = Program(jaxpr, None, program.name, gated, "")
     plan = again.plan_of(jaxpr, replica=True)
     mine = next(b for b in plan.budgets.values() if b.path == budget.path)
@@ -152,7 +152,7 @@ def budget_error(pending: Pending, settings: Settings, budget: Budget, steps: np
 
 def _finding_in(pending: Pending, plan: Plan, states: Any, path: str) -> Finding | None:
     seen = replace(pending, plan=plan, states=states, outs=())
-    findings = judge(seen, inf=False, level="escape")
+    findings = judge(seen, {}, level="carry")
     return next((f for f in findings if f.origin is not None and f.event.path == path), None) or (
         findings[0] if findings else None
     )

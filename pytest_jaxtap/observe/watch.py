@@ -42,11 +42,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason to fail: a few words, the whole story (``verbose`` -> lines), and how many more like it there were."""
+    """One reason to fail: a few words, and the whole story (``verbose`` -> lines)."""
 
     words: str
     story: Callable[[bool], list[str]]
-    more: int = 0
 
 
 class Watch:
@@ -103,7 +102,7 @@ class Watch:
     def _bad(self) -> Iterator[Problem]:
         for seen in self.seen:
             if seen.gated:
-                yield from map(_finding, seen.recording.findings)
+                yield from (_finding(one) for one in seen.recording.findings if not one.masked)
 
     def _alerted(self) -> Iterator[Problem]:
         for seen in self.seen:
@@ -141,10 +140,10 @@ def story(problems: list[Problem], *, verbose: bool) -> str:
     if verbose:
         return "\n".join(line for problem in problems for line in _told(problem, verbose))
     first, rest = _told(problems[0], verbose), problems[1:]
-    if not rest and not problems[0].more:
+    if not rest:
         return "\n".join(first[:MOST_LINES])
     names = "; ".join(problem.words for problem in rest[:3]) + ("; …" if len(rest) > 3 else "")
-    count = len(rest) + sum(problem.more for problem in problems)
+    count = len(rest)
     noun = "finding" if count == 1 else "findings"
     more = f"  and {count} more {noun}" + (f" ({names}); -vv tells all" if names else "")
     return "\n".join([*first[: MOST_LINES - 1], more])
@@ -164,7 +163,6 @@ def _finding(finding: Finding) -> Problem:
     return Problem(
         f"{word(finding.kind)} in {finding.leaf!r} of {where}{step}",
         lambda verbose: tell(finding, verbose),
-        finding.more,
     )
 
 

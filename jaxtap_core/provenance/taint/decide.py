@@ -23,18 +23,18 @@ from jaxtap_core.records.kinds import Bad, Phase
 BY_ITSELF = 30  # equations of a program without loops up to which it is evaluated one by one, not compiled
 
 
-class Left(NamedTuple):
-    """What one outermost loop leaves, for each of its outputs: whether it is bad, and whether a birth reaches that."""
+class Owed(NamedTuple):
+    """For each of several values whether it is bad, and whether it owes that to a birth (or to the source)."""
 
     bad: np.ndarray
-    born: np.ndarray
+    owed: np.ndarray
 
 
 class Births(NamedTuple):
-    """For each result whether a birth reaches a bad element of it, and what the outermost loops leave."""
+    """What the results of a program owe to births in it, and what the outermost loops leave, by their address."""
 
-    results: np.ndarray
-    left: dict[str, Left]
+    results: Owed
+    left: dict[str, Owed]
 
 
 def births(jaxpr: Any, args: Sequence[Any], bad: Bad, phase: Phase = "forward") -> Births:
@@ -44,11 +44,15 @@ def births(jaxpr: Any, args: Sequence[Any], bad: Bad, phase: Phase = "forward") 
         CannotReplay: the program cannot be evaluated again.
     """
     results, left = _program(jaxpr, bad, phase, births=True)(list(args), {})
-    return Births(np.asarray(results), {path: Left(*np.asarray(rows).T) for path, rows in left.items()})
+    return Births(_owed(results), {path: _owed(rows) for path, rows in left.items()})
 
 
-def reaches_result(jaxpr: Any, args: Sequence[Any], bad: Bad, path: str, output: int) -> bool:
-    """Whether what is bad in an output of the outermost loop at ``path`` reaches a result: no select drops all of it.
+def _owed(rows: Any) -> Owed:
+    return Owed(*np.asarray(rows).T)
+
+
+def dropped(jaxpr: Any, args: Sequence[Any], bad: Bad, path: str, output: int) -> bool:
+    """Whether an output of the outermost loop at ``path`` is bad in the end, and nothing of that reaches a result.
 
     Raises:
         CannotReplay: the program cannot be evaluated again.
@@ -58,8 +62,8 @@ def reaches_result(jaxpr: Any, args: Sequence[Any], bad: Bad, path: str, output:
         raise CannotReplay(f"the program has no {path}")
     sources = {one: jnp.zeros(count, bool) for one, count in loops.items()}
     sources[path] = sources[path].at[output].set(True)
-    results, _ = _program(jaxpr, bad, "forward", births=False)(list(args), sources)
-    return bool(np.asarray(results).any())
+    results, left = _program(jaxpr, bad, "forward", births=False)(list(args), sources)
+    return bool(_owed(left[path]).bad[output]) and not _owed(results).owed.any()
 
 
 def _loop_outputs(jaxpr: Any) -> dict[str, int]:
@@ -70,7 +74,7 @@ _programs: dict[int, tuple[Any, dict[Hashable, Callable[..., Any]]]] = {}
 
 
 def _program(jaxpr: Any, bad: Bad, phase: Phase, *, births: bool) -> Callable[..., Any]:
-    """The deciding program of a program: ``(args, sources) -> (bool[results], rows by loop)``."""
+    """The deciding program of a program: ``(args, sources) -> (rows of the results, rows by loop)``."""
     number = id(jaxpr)
     known = _programs.get(number)
     if known is None or known[0]() is not jaxpr:
@@ -92,9 +96,7 @@ def _made(jaxpr: Any, bad: Bad, phase: Phase, births: bool) -> Callable[..., Any
     def deciding(args: list[Any], sources: dict[str, Any]) -> Any:
         evaluation = Evaluation(bad, births, sources)
         results = evaluation.run(silent, args, phase)
-        nothing = jnp.zeros((), bool)
-        found = [nothing if x.flags is None else jnp.any(x.flags) for x in results]
-        return jnp.stack(found) if found else jnp.zeros((0,), bool), evaluation.left
+        return evaluation.rows(results), evaluation.left
 
     simple = len(_compat.body_of(silent).jaxpr.eqns) <= BY_ITSELF and not _loop_outputs(silent)
     run = deciding if simple else jax.jit(deciding)

@@ -64,8 +64,7 @@ class Evaluation:
         births: whether births taint; else only ``sources`` do.
         sources: by the address of an outermost loop booleans, one for each of its outputs: whether what is bad in it
             taints.
-        left: by the address of an outermost loop, for each of its outputs whether it left something bad there, and
-            whether that was tainted; bool[outputs, 2].
+        left: by the address of an outermost loop, the `rows` of its outputs.
     """
 
     bad: Bad
@@ -161,19 +160,19 @@ class Evaluation:
 
     def _left(self, path: str, outs: list[Tainted]) -> list[Tainted]:
         """What an outermost loop leaves: noted, and tainted where it is a source."""
-        nothing, rows, result = jnp.zeros((), bool), [], []
-        for i, out in enumerate(outs):
-            if not is_float(out.value):
-                rows.append(jnp.stack([nothing, nothing]))
-                result.append(out)
-                continue
-            bad = self.is_bad(out.value)
-            if path in self.sources:
-                out = self._tainted(out.value, out.flags, jnp.broadcast_to(self.sources[path][i], bad.shape))
-            rows.append(jnp.stack([jnp.any(bad), nothing if out.flags is None else jnp.any(out.flags)]))
-            result.append(out)
-        self.left[path] = jnp.stack(rows) if rows else jnp.zeros((0, 2), bool)
-        return result
+        if path in self.sources:
+            spread = lambda source, out: jnp.broadcast_to(source, jnp.shape(out.value))
+            outs = [self._tainted(*out, spread(self.sources[path][i], out)) for i, out in enumerate(outs)]
+        self.left[path] = self.rows(outs)
+        return outs
+
+    def rows(self, values: Sequence[Tainted]) -> Any:
+        """bool[values, 2]: whether each holds something bad, and whether that is tainted."""
+        nothing, rows = jnp.zeros((), bool), []
+        for value, flags in values:
+            bad = jnp.any(self.is_bad(value)) if is_float(value) else nothing
+            rows.append(jnp.stack([bad, nothing if flags is None else jnp.any(flags)]))
+        return jnp.stack(rows) if rows else jnp.zeros((0, 2), bool)
 
     # -- control flow
 
@@ -246,7 +245,6 @@ class Evaluation:
         spec = lambda values, specs: [
             Tainted(s, s if x.flags is not None else None) for x, s in zip(values, specs, strict=True)
         ]
-        shapes = [Tainted(None, True if is_float(var.aval) else None) for var in eqn.outvars]
         outs, left = jax.shard_map(
             shard,
             mesh=mapped.mesh,

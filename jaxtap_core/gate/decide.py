@@ -1,0 +1,77 @@
+"""What a bad value that was met is worth: excused, since the program was given it; masked, since nothing of it is used.
+
+Asked only where something bad was met. What no bad input, constant or literal can reach needs no second evaluation of
+the program; for the rest `provenance.taint` evaluates it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtap_core.gate.executed import Executed, given
+from jaxtap_core.gate.look import bad_on_host
+from jaxtap_core.provenance.flat import CannotReplay
+from jaxtap_core.provenance.locate import Target, explain_target
+from jaxtap_core.provenance.taint.decide import Births, births, dropped, reachable
+from jaxtap_core.records.kinds import Bad
+
+
+class Decisions:
+    """What is decided about the bad values of one program that ran, each question answered once."""
+
+    def __init__(self, executed: Executed) -> None:
+        self._executed = executed
+        self._answers: dict[tuple[str, Bad], Any] = {}
+        self.inputs = given(executed.args)
+
+    def result_is_excused(self, index: int, bad: Bad) -> bool:
+        """Whether a result is bad only by what the program was given."""
+        if not self._reachable(bad)[index]:
+            return False
+        found = self._births(bad)
+        if found is None:
+            return True  # it cannot be told: a NaN by design is left alone
+        # a second evaluation in which it is sound says that no given NaN made it so
+        return bool(found.results.bad[index]) and not found.results.owed[index]
+
+    def output_is_excused(self, target: Target) -> bool:
+        """Whether a per-step output of a loop is bad only by what the program was given."""
+        if not any(self._given(target.bad)) and not any(self._reachable(target.bad)):
+            return False
+        found = self._births(target.bad)
+        if found is not None and target.path in found.left:
+            left, output = found.left[target.path], target.output
+            return bool(left.bad[output]) and not left.owed[output]
+        return explain_target(self._executed.jaxpr(), self.inputs, target).given
+
+    def is_dropped(self, target: Target) -> bool:
+        """Whether all that is bad in the end of a loop's output is dropped by selects, and none reaches a result."""
+        try:
+            return dropped(self._executed.jaxpr(), self.inputs, target.bad, target.path, target.output)
+        except CannotReplay:
+            return False
+        except Exception:  # a decision must never be what breaks a test
+            return False
+
+    def _once(self, question: str, bad: Bad, answer: Callable[[], Any]) -> Any:
+        key = question, bad
+        if key not in self._answers:
+            self._answers[key] = answer()
+        return self._answers[key]
+
+    def _given(self, bad: Bad) -> list[bool]:
+        return self._once("given", bad, lambda: [bad_on_host(x, bad) for x in self._executed.args])
+
+    def _reachable(self, bad: Bad) -> list[bool]:
+        is_bad = lambda x: bad_on_host(x, bad)
+        return self._once("reachable", bad, lambda: reachable(self._executed.jaxpr(), self._given(bad), is_bad))
+
+    def _births(self, bad: Bad) -> Births | None:
+        def ask() -> Births | None:
+            try:
+                return births(self._executed.jaxpr(), self.inputs, bad, self._executed.phase)
+            except Exception:  # as above
+                return None
+
+        return self._once("births", bad, ask)
