@@ -42,7 +42,7 @@ def find_origin(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Finding | O
 
 def _gated(f: Callable[..., Any], args: Any, kwargs: Any) -> Finding | None:
     for inf in (False, True):
-        with record(gate="escape", inf=inf) as recording:
+        with record(gate="carry", inf=inf) as recording:
             f(*args, **kwargs)
         if recording.findings:
             return recording.findings[0]

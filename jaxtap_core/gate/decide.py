@@ -6,14 +6,13 @@ the program; for the rest `provenance.taint` evaluates it once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxtap_core.gate.executed import Executed, given
 from jaxtap_core.gate.look import bad_on_host
-from jaxtap_core.provenance.flat import CannotReplay
 from jaxtap_core.provenance.locate import Target, explain_target
-from jaxtap_core.provenance.taint.decide import Births, births, dropped, reachable
+from jaxtap_core.provenance.taint.decide import Births, births, reachable, reached
 from jaxtap_core.records.kinds import Bad
 
 
@@ -47,12 +46,25 @@ class Decisions:
 
     def is_dropped(self, target: Target) -> bool:
         """Whether all that is bad in the end of a loop's output is dropped by selects, and none reaches a result."""
+        found = self._reached(target.bad, [target])
+        if found is None:
+            return False
+        return bool(found.left[target.path].bad[target.output]) and not found.results.owed.any()
+
+    def told_by(self, index: int, targets: Sequence[Target]) -> bool:
+        """Whether all that is bad in a result came from what was met in outermost loops: it tells nothing new."""
+        if not targets:
+            return False
+        bad = targets[0].bad
+        found = self._once("told by", bad, lambda: self._reached(bad, targets))
+        return found is not None and bool(found.results.bad[index]) and not found.results.rest[index]
+
+    def _reached(self, bad: Bad, targets: Sequence[Target]) -> Births | None:
+        sources = [(target.path, target.output) for target in targets]
         try:
-            return dropped(self._executed.jaxpr(), self.inputs, target.bad, target.path, target.output)
-        except CannotReplay:
-            return False
+            return reached(self._executed.jaxpr(), self.inputs, bad, sources)
         except Exception:  # a decision must never be what breaks a test
-            return False
+            return None
 
     def _once(self, question: str, bad: Bad, answer: Callable[[], Any]) -> Any:
         key = question, bad

@@ -95,7 +95,10 @@ def judge(
     if level == "escape":
         met = [replace(one, masked=True) if _is_dropped(one, decisions, masked) else one for one in met]
     for bad, indices in results.items():
-        met += _from_results(executed, decisions, bad, [i for i in indices if i not in masked])
+        told = [one.target for one in met if one.target.bad == bad and one.top != math.inf and not one.masked]
+        told = [target for target in told if target.kind != "primitive" and _is_outermost(target.path)]
+        new = [i for i in indices if i not in masked and not decisions.told_by(i, told)]
+        met += _from_results(executed, decisions, bad, new)
     explained = Counter[str]()
     findings = []
     for one in sorted(met, key=lambda one: one.order):
@@ -111,9 +114,15 @@ def _is_excused(met: Met, decisions: Decisions) -> bool:
 
 def _is_dropped(met: Met, decisions: Decisions, masked: frozenset[int]) -> bool:
     """Whether the leaf is bad in the end, and nothing of that is used, in the program or by those that followed."""
-    if met.target.output in masked and met.target.path.count("/") == 0:
+    if met.target.output in masked and "/" not in met.target.path:
         return True  # of an eager loop the outputs are the results
     return decisions.is_dropped(met.target)
+
+
+def _is_outermost(path: str) -> bool:
+    """Whether a loop stands in no other: in branches at most."""
+    *around, _ = path.split("/")
+    return not any(segment.startswith(("scan[", "while[", "jax:scan[", "jax:while[")) for segment in around)
 
 
 def _from_results(executed: Executed, decisions: Decisions, bad: Bad, indices: Sequence[int]) -> Iterator[Met]:

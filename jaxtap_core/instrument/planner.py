@@ -186,10 +186,9 @@ class Planner:
         # one shard that stops while others go on would leave them waiting for what it does not send
         if self.settings.max_trips is not None and eqn.primitive.name == "while" and not scope.shards:
             plan.budget = self._budget(eqn, path, inside)
-        runs = any(scope.outs) or bool(eqn.effects)
-        if runs and self._emits(path, eqn, inside.depth):
+        if self._emits(path, eqn, inside.depth):
             self._loop_sites(plan, eqn, inside, library)
-        if runs and self.settings.level is not None and self.settings.level.looks_into(scope.depth):
+        if self.settings.level is not None and self.settings.level.looks_into(scope.depth):
             plan.check = self._loop_check(eqn, path, inside, once=scope.bound == 1)
         own = plan.carry or plan.output or plan.check or plan.budget
         if own or any(inner.plans for inner in bodies):
@@ -281,15 +280,14 @@ class Planner:
         self, body: BodyPlan, position: int, eqn: Any, path: str, scope: Scope, selects: dict[Any, int]
     ) -> None:
         name = eqn.primitive.name
-        if not any(scope.outs) and not eqn.effects:
-            return  # what production never computes is not observed
         structural = name in (*LOOPS, BRANCHES, SHARDED) or call_of(eqn) is not None
         taps = [
             (i, tap)
             for i, tap in enumerate(self.settings.taps)
             if tap.fits(name) and not (structural and tap.primitives == "*")
         ]
-        watched = self.settings.level is not None and self.settings.level.watches(name) and can_bear_nan(eqn)
+        level, computed = self.settings.level, any(scope.outs) or bool(eqn.effects)
+        watched = level is not None and computed and level.watches(name) and can_bear_nan(eqn)
         if not (taps or watched):
             return
         here = self._at(eqn, scope)

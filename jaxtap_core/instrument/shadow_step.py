@@ -28,12 +28,15 @@ class Pass(NamedTuple):
 LIBRARY = frozenset(
     {"cholesky", "eig", "eigh", "fft", "householder_product", "lu", "qr", "sort", "svd", "triangular_solve"}
 )
+CALLBACK = "pure_callback"  # a copy would call the host again
 
 
 def stays(eqn: Any) -> bool:
     """Whether an equation is not evaluated again in a copy of the step that it stands in."""
     name = eqn.primitive.name
-    return name in (*LOOPS, BRANCHES, SHARDED) or name in LIBRARY or (bool(eqn.effects) and call_of(eqn) is None)
+    if name in (*LOOPS, BRANCHES, SHARDED, CALLBACK) or name in LIBRARY:
+        return True
+    return bool(eqn.effects) and call_of(eqn) is None
 
 
 def shielded(values: Sequence[Any]) -> list[Any]:

@@ -123,7 +123,7 @@ class Session:
         kept = self._held(args, params)
         again = run(primitive, args, params) if twice else None
         outs = run(primitive, args, params)
-        flat = outs if primitive.multiple_results else (outs,)
+        flat = tuple(outs) if primitive.multiple_results else (outs,)
         if twice or any(map(is_inexact, flat)):
             pending = Pending(
                 running.name,

@@ -6,11 +6,10 @@ The deciding program is compiled once a program and used again.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
@@ -24,10 +23,11 @@ BY_ITSELF = 30  # equations of a program without loops up to which it is evaluat
 
 
 class Owed(NamedTuple):
-    """For each of several values whether it is bad, and whether it owes that to a birth (or to the source)."""
+    """For each of several values whether it is bad, whether some of that is owed to a birth or source, some not."""
 
     bad: np.ndarray
     owed: np.ndarray
+    rest: np.ndarray
 
 
 class Births(NamedTuple):
@@ -51,19 +51,20 @@ def _owed(rows: Any) -> Owed:
     return Owed(*np.asarray(rows).T)
 
 
-def dropped(jaxpr: Any, args: Sequence[Any], bad: Bad, path: str, output: int) -> bool:
-    """Whether an output of the outermost loop at ``path`` is bad in the end, and nothing of that reaches a result.
+def reached(jaxpr: Any, args: Sequence[Any], bad: Bad, sources: Iterable[tuple[str, int]]) -> Births:
+    """What the results owe to some outputs of outermost loops, each given by the loop's address and its number.
 
     Raises:
         CannotReplay: the program cannot be evaluated again.
     """
     loops = _loop_outputs(jaxpr)
-    if path not in loops:
-        raise CannotReplay(f"the program has no {path}")
-    sources = {one: jnp.zeros(count, bool) for one, count in loops.items()}
-    sources[path] = sources[path].at[output].set(True)
-    results, left = _program(jaxpr, bad, "forward", births=False)(list(args), sources)
-    return bool(_owed(left[path]).bad[output]) and not _owed(results).owed.any()
+    flags = {path: np.zeros(count, bool) for path, count in loops.items()}
+    for path, output in sources:
+        if path not in flags:
+            raise CannotReplay(f"the program has no {path}")
+        flags[path][output] = True
+    results, left = _program(jaxpr, bad, "forward", births=False)(list(args), flags)
+    return Births(_owed(results), {path: _owed(rows) for path, rows in left.items()})
 
 
 def _loop_outputs(jaxpr: Any) -> dict[str, int]:

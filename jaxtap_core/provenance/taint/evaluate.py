@@ -167,12 +167,13 @@ class Evaluation:
         return outs
 
     def rows(self, values: Sequence[Tainted]) -> Any:
-        """bool[values, 2]: whether each holds something bad, and whether that is tainted."""
+        """bool[values, 3]: whether each holds something bad, whether some of that is tainted, and some is not."""
         nothing, rows = jnp.zeros((), bool), []
         for value, flags in values:
-            bad = jnp.any(self.is_bad(value)) if is_float(value) else nothing
-            rows.append(jnp.stack([bad, nothing if flags is None else jnp.any(flags)]))
-        return jnp.stack(rows) if rows else jnp.zeros((0, 2), bool)
+            bad = self.is_bad(value) if is_float(value) else nothing
+            rest = bad if flags is None else bad & ~flags
+            rows.append(jnp.stack([jnp.any(bad), nothing if flags is None else jnp.any(flags), jnp.any(rest)]))
+        return jnp.stack(rows) if rows else jnp.zeros((0, 3), bool)
 
     # -- control flow
 
@@ -220,7 +221,7 @@ class Evaluation:
                 inner = replace(self, left={})  # a branch's values end with it
                 inside = replace(where, prefix=f"{where.prefix}/b{number}")
                 outs = self._with_flags(inner._program(jaxpr, inputs, Numbering(), inside))
-                left = {path: inner.left.get(path, jnp.zeros((count, 2), bool)) for path, count in noted.items()}
+                left = {path: inner.left.get(path, jnp.zeros((count, 3), bool)) for path, count in noted.items()}
                 return outs, left
 
             return run
