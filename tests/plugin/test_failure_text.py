@@ -44,13 +44,13 @@ def test_every_style_of_traceback_tells_the_story(pytester: pytest.Pytester, sty
     lay(pytester, TWO)
     result = run(pytester, "--jaxtap-nan", f"--tb={style}")
     result.stdout.fnmatch_lines([HEADLINE])
-    assert "judge.py" not in result.stdout.str()
+    assert "body.py" not in result.stdout.str()
     assert "entries are hidden" not in result.stdout.str()
 
 
 def test_full_trace_shows_the_way(pytester: pytest.Pytester) -> None:
     lay(pytester, TWO)
-    assert "judge.py" in run(pytester, "--jaxtap-nan", "--full-trace").stdout.str()
+    assert "body.py" in run(pytester, "--jaxtap-nan", "--full-trace").stdout.str()
 
 
 EVENT = TapEvent("scan[0]", 3, 9, (3,), None, "carry", "train", 0)

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 from inner import BAD_STEP, SQRT_LINE, lay, run
 
-import pytest_jaxtap.report.curves  # see conftest.py
-from pytest_jaxtap.report.packed import unpack
+import pytest_jaxtap.report.page.curves  # see conftest.py
+from pytest_jaxtap.report.page.packed import unpack
 
 SCHEMA = Path(pytest_jaxtap.report.__file__).with_name("findings.schema.json")
 

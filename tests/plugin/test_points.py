@@ -10,9 +10,9 @@ import pytest
 from jaxtap_core.compare.diff import compare
 from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from jaxtap_core.compare.tolerance import Tolerances
-from pytest_jaxtap.report.curves import curves
-from pytest_jaxtap.report.packed import unpack
-from pytest_jaxtap.report.points import MOST_POINTS
+from pytest_jaxtap.report.page.curves import curves
+from pytest_jaxtap.report.page.packed import unpack
+from pytest_jaxtap.report.page.points import MOST_POINTS
 
 
 def track(steps, lanes=None, **leaves):

@@ -13,7 +13,7 @@ from inner import BAD_STEP, SQRT_LINE, lay, run
 
 import jaxtap_core as tap
 import pytest_jaxtap.report
-from pytest_jaxtap.report.telemetry import file_name
+from pytest_jaxtap.report.formats.jsonl import file_name
 
 SCHEMA = Path(pytest_jaxtap.report.__file__).with_name("findings.schema.json")
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_jaxtap.observe.wire import MOST_ELEMENTS, plain
+from pytest_jaxtap.report.wire import MOST_ELEMENTS, plain
 
 PLAIN = (str, int, float, bool, list, dict, type(None))
 

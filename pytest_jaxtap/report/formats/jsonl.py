@@ -7,17 +7,46 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from pytest_jaxtap.options import Declarations, path_given
+from pytest_jaxtap.report.base import Report
 
 if TYPE_CHECKING:
     from jaxtap_core import Recording
+    from pytest_jaxtap.observe.watch import Watch
+    from pytest_jaxtap.report.wire import Record
 
 LONGEST_NAME = 120
 
 
-def write(nodeid: str, recordings: Sequence[Recording], folder: Path) -> tuple[list[str], list[str]]:
+class JsonlReport(Report):
+    """Written as each test ends, in the process that ran it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def declare(cls, declarations: Declarations) -> None:
+        declarations.value("jsonl", "DIR", str, "write every recording to DIR as JSON Lines, a file per test")
+
+    @classmethod
+    def asked(cls, config: pytest.Config) -> Self | None:
+        folder = path_given(config, "jsonl", folder=True)
+        return None if folder is None else cls(folder)
+
+    def tested(self, item: pytest.Item, watch: Watch, record: Record) -> None:
+        """Write the recordings; the record says where they are, and why any could not be written."""
+        written, errors = _write(item.nodeid, (seen.recording for seen in watch.seen), self._folder)
+        record["files"] += written
+        record["errors"] += errors
+
+
+def _write(nodeid: str, recordings: Iterable[Recording], folder: Path) -> tuple[list[str], list[str]]:
     """Write each recording that holds events to ``folder``: ``NAME.jsonl``, the second
     ``NAME.2.jsonl``.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_jaxtap.stash import watch_of
+from pytest_jaxtap.observe.running import watch_of
 
 MOST_ELEMENTS = 1000  # of a value in a report; longer arrays are shortened
 
@@ -31,6 +31,28 @@ def attach(item: pytest.Item, part: str, content: Any) -> None:
         content: anything; it is reduced to plain Python types.
     """
     watch_of(item).parts.setdefault(part, []).append(plain(content))
+
+
+def blank(nodeid: str, location: tuple[str, int | None, str]) -> Record:
+    """The record of a test of which nothing is known but where it stands, see ``findings.schema.json``.
+
+    Args:
+        nodeid: of the test.
+        location: as pytest gives it: file, line counted from 0, name.
+    """
+    file, line, _ = location
+    return {
+        "nodeid": nodeid,
+        "file": file,
+        "line": (line or 0) + 1,
+        "failure": [],
+        "findings": [],
+        "alerts": [],
+        "certificates": [],
+        "recordings": [],
+        "files": [],
+        "errors": [],
+    }
 
 
 def plain(value: Any) -> Any:

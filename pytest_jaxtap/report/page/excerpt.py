@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_jaxtap.observe.wire import Record
+from pytest_jaxtap.report.wire import Record
 
 AROUND = 2  # lines shown before and after
 

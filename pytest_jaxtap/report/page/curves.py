@@ -14,11 +14,11 @@ from jaxtap_core.compare.diff import Difference, Structural, by_key
 from jaxtap_core.compare.leaf_diff import LeafDifference
 from jaxtap_core.compare.table import Track
 from jaxtap_core.telemetry.codec import dtype_name
-from pytest_jaxtap.observe.wire import Record
-from pytest_jaxtap.report.packed import pack
-from pytest_jaxtap.report.points import Drawing
+from pytest_jaxtap.report.page.packed import pack
+from pytest_jaxtap.report.page.points import Drawing
+from pytest_jaxtap.report.wire import Record
 
-Item = Structural | LeafDifference
+Found = Structural | LeafDifference
 
 
 def curves(expected: Sequence[Track], got: Sequence[Track], difference: Difference) -> list[Record]:
@@ -38,7 +38,7 @@ def curves(expected: Sequence[Track], got: Sequence[Track], difference: Differen
     ]
 
 
-def _of_track(a: Track | None, b: Track | None, items: Sequence[Item]) -> Iterator[Record]:
+def _of_track(a: Track | None, b: Track | None, items: Sequence[Found]) -> Iterator[Record]:
     title = str(next(track for track in (a, b) if track is not None).key)
     items = [item for item in items if item.stream == title]
     for name in dict.fromkeys([*(a.leaves if a else ()), *(b.leaves if b else ())]):
@@ -72,7 +72,7 @@ def _type(column: np.ndarray) -> str:
     return name + (str(list(shape)) if shape else "")
 
 
-def _verdict(x: np.ndarray | None, y: np.ndarray | None, items: Sequence[Item], drawing: Drawing) -> str:
+def _verdict(x: np.ndarray | None, y: np.ndarray | None, items: Sequence[Found], drawing: Drawing) -> str:
     if x is None or y is None:
         return "extra" if x is None else "missing"
     if items:

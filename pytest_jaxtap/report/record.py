@@ -1,6 +1,6 @@
 """PYTEST_DONT_REWRITE
 
-The record of one test: what the lens saw, as plain data for reports and as text for a failure.
+The record of one test: what was seen and compared in it, as plain data for reports and as text for a failure.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_jaxtap.observe.watch import Seen, Watch, story
-from pytest_jaxtap.observe.wire import Record, plain, shortened
-from pytest_jaxtap.options import Options
-from pytest_jaxtap.stash import OPTIONS, WATCH
+from pytest_jaxtap.observe.running import WATCH
+from pytest_jaxtap.observe.watch import Seen, Watch, told
+from pytest_jaxtap.report.base import REPORTS
+from pytest_jaxtap.report.comparison import Comparison
+from pytest_jaxtap.report.wire import Record, attach, blank, plain, shortened
 
 if TYPE_CHECKING:
     from jaxtap_core import Alert, Finding, Recording, TapEvent
+
+
+def compared(item: pytest.Item, comparison: Comparison) -> None:
+    """The test ``item``, which still runs, compared something with a snapshot; kept if a report was asked for."""
+    if reports := item.config.stash[REPORTS]:
+        attach(item, "comparisons", comparison.to_dict())
+    for report in reports:
+        report.compared(item, comparison)
 
 
 def put(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -26,52 +35,30 @@ def put(item: pytest.Item, report: pytest.TestReport) -> None:
         return
     if watch.demand.idle and not watch.seen and not watch.parts:
         return
-    options = item.config.stash[OPTIONS]
-    record = _record(item, watch, options)
+    record = _record(item, watch)
+    for one in item.config.stash[REPORTS]:
+        one.tested(item, watch, record)
     report.jaxtap = record  # type: ignore[attr-defined]
-    if options.junit:
-        item.user_properties[:] = [*_foreign(item.user_properties), *_properties(record)]
     if report.failed and (text := _section(watch)):
         report.sections.append(("jaxtap", text))
 
 
-def _record(item: pytest.Item, watch: Watch, options: Options) -> Record:
-    file, line, _ = item.location
+def _record(item: pytest.Item, watch: Watch) -> Record:
     recordings = [seen.recording for seen in watch.seen]
-    record: Record = {
-        "nodeid": item.nodeid,
-        "file": file,
-        "line": (line or 0) + 1,
+    record = blank(item.nodeid, item.location) | {
         "failure": watch.failure.splitlines() if watch.failure is not None else [],
         "findings": [_finding(finding) for r in recordings for finding in r.findings],
         "alerts": [_alert(alert) for r in recordings for alert in r.alerts],
         "certificates": [plain(r.certificate) for r in recordings if r.certificate is not None],
         "recordings": [_recording(seen) for seen in watch.seen if len(seen.recording)],
-        "files": [],
-        "errors": [],
+        "extra": {},
         **watch.parts,
     }
-    if options.jsonl is not None:
-        from pytest_jaxtap.report.telemetry import write
-
-        record["files"], record["errors"] = write(item.nodeid, recordings, options.jsonl)
     if any(record[part] for part in ("findings", "alerts", "certificates", "recordings")):
         from jaxtap_core.telemetry.environment import fingerprint
 
         record["environment"] = plain(fingerprint())  # a program ran, so a backend runs
-    if options.html is not None:
-        record["page"] = for_page(record)
     return record
-
-
-def for_page(record: Record) -> Record:
-    """What only the page shows: ``curves``, a list for each comparison, and ``sources``, by place."""
-    from pytest_jaxtap.report.excerpt import excerpts
-
-    places = [finding["event"]["source"] for finding in record["findings"]]
-    places += [finding["origin"]["source"] for finding in record["findings"] if finding["origin"]]
-    places += [alert["source"] for alert in record["alerts"]]
-    return {"curves": record.pop("curves", []), "sources": excerpts(places)}
 
 
 def _finding(finding: Finding) -> Record:
@@ -86,8 +73,8 @@ def _alert(alert: Alert) -> Record:
 
 
 def _event(event: TapEvent) -> Record:
-    told = {field.name: getattr(event, field.name) for field in fields(event)}
-    return {**told, "value": shortened(event.value)}
+    content = {field.name: getattr(event, field.name) for field in fields(event)}
+    return {**content, "value": shortened(event.value)}
 
 
 def _recording(seen: Seen) -> Record:
@@ -105,34 +92,19 @@ def _recording(seen: Seen) -> Record:
     return plain({"source": seen.source, "events": len(seen.recording), "streams": streams})
 
 
-def _properties(record: Record) -> list[tuple[str, object]]:
-    """What JUnit shows of a record: a line each."""
-    told = [("jaxtap_finding", finding["story"][0]) for finding in record["findings"]]
-    told += [("jaxtap_alert", alert["message"]) for alert in record["alerts"]]
-    return told + [
-        ("jaxtap_certificate", "identical" if certificate["identical"] else "not identical")
-        for certificate in record["certificates"]
-    ]
-
-
-def _foreign(properties: list[tuple[str, object]]) -> list[tuple[str, object]]:
-    """The properties of others; ours of an earlier run of the same test are over."""
-    return [(name, value) for name, value in properties if not name.startswith("jaxtap_")]
-
-
 def _section(watch: Watch) -> str:
     """What was seen, for the report of a failing test, as far as its failure has not told it."""
     lines: list[str] = []
     for seen in watch.seen:
         if len(seen.recording):
-            lines += _told(seen.recording)
+            lines += _streams(seen.recording)
     if watch.failure is None:
-        problems = watch.problems()
-        lines += story(problems, verbose=watch.verbose).splitlines() if problems else []
+        objections = watch.objections()
+        lines += told(objections, verbose=watch.verbose).splitlines() if objections else []
     return "\n".join(lines)
 
 
-def _told(recording: Recording) -> list[str]:
+def _streams(recording: Recording) -> list[str]:
     """One line a stream, with its first and its last event."""
     lines = [repr(recording).strip("<>")]
     for stream in recording.streams:

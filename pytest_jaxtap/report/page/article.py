@@ -1,6 +1,6 @@
 """PYTEST_DONT_REWRITE
 
-One test on the page of ``--jaxtap-html``.
+One test on the page.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_jaxtap.observe.wire import Record
-from pytest_jaxtap.report.markup import Markup, el
+from pytest_jaxtap.report.page.markup import Markup, el
+from pytest_jaxtap.report.wire import Record
 
 # Curves of these verdicts are shown first, and the first of them opened.
 WORSE = ("different", "missing", "extra")
 
 
-def identity(nodeid: str) -> str:
+def anchor(nodeid: str) -> str:
     """The ``id`` of a test's article."""
     return f"test-{hashlib.sha256(nodeid.encode(errors='replace')).hexdigest()[:12]}"
 
 
-def article(record: Record, shown: Record) -> Markup:
+def article(record: Record, extra: Record) -> Markup:
     """A test: its outcome, and what was seen.
 
     Args:
         record: of the test, see ``findings.schema.json``.
-        shown: what only the page shows, see `pytest_jaxtap.observe.record.for_page`.
+        extra: what only the page shows, see `pytest_jaxtap.report.formats.html.HtmlReport.tested`.
     """
-    name, outcome = identity(record["nodeid"]), record["outcome"]
-    sources = dict(shown.get("sources", {}))  # each is shown once a test
+    name, outcome = anchor(record["nodeid"]), record["outcome"]
+    sources = dict(extra.get("sources", {}))  # each is shown once a test
     place = f"{record['file']}:{record['line']}, {record['duration']:.2f} s"
     place += f", worker {record['worker']}" if record["worker"] else ""
     heading = el("h3", el("span", outcome, class_=f"outcome {outcome}"), " ", record["nodeid"], id=f"{name}-name")
     told = record["failure"] and not record["findings"]
-    curves = shown.get("curves", [])
+    curves = extra.get("curves", [])
     comparisons = record.get("comparisons", [])
     return el(
         "article",
@@ -115,7 +115,7 @@ def _counted(worse: int, all_: int) -> str:
 def _changed(environment: Record) -> Markup | None:
     if not environment:
         return None
-    rows = [(name, *map(word, pair)) for name, pair in environment.items()]
+    rows = [(name, *map(cell, pair)) for name, pair in environment.items()]
     return _table("What differs between the two environments", ("", "expected", "observed"), rows)
 
 
@@ -184,7 +184,7 @@ def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) 
     return el("div", table, class_="wide", tabindex=0, role="region", aria_label=caption)
 
 
-def word(value: object) -> str:
+def cell(value: object) -> str:
     """A value of an environment, for people."""
     if isinstance(value, list):
         value = " ".join(map(str, value))

@@ -18,7 +18,7 @@ from jaxtap_core.compare.diff import aligned
 from jaxtap_core.compare.leaf_diff import LeafDifference
 from jaxtap_core.compare.table import Track
 from jaxtap_core.compare.tolerance import gap
-from pytest_jaxtap.observe.wire import Record
+from pytest_jaxtap.report.wire import Record
 
 MOST_POINTS = 500
 
@@ -37,7 +37,7 @@ class Ranges(NamedTuple):
         return ~np.isnan(self.low) | (self.nan + self.inf > 0)
 
 
-class Column(NamedTuple):
+class Side(NamedTuple):
     """One side: where its rows stand, ``(n, k)``, and their values, ``(n, m)``."""
 
     spots: np.ndarray
@@ -85,11 +85,11 @@ class Drawing:
         self.apart = bool((self._gaps > 0).any())
         self._first = self._first_difference(differences)
 
-    def _column(self, track: Track, column: np.ndarray) -> Column:
+    def _column(self, track: Track, column: np.ndarray) -> Side:
         if self.unit == "element":
-            return Column(np.arange(column[0].size)[:, None], column.reshape(-1, 1))
+            return Side(np.arange(column[0].size)[:, None], column.reshape(-1, 1))
         spots = track.steps if track.depth else np.arange(track.length)[:, None]
-        return Column(spots.astype(np.int64), column.reshape(len(column), -1))
+        return Side(spots.astype(np.int64), column.reshape(len(column), -1))
 
     def _compare(self, a: Any, b: Any, left: Any, right: Any) -> None:
         """The largest difference at each spot, of the rows that both sides have."""
@@ -224,8 +224,8 @@ def _numbers(spots: np.ndarray, among: np.ndarray) -> np.ndarray:
     return numbers.reshape(-1)[len(among) :]
 
 
-def _ranges(column: Column, among: np.ndarray) -> Ranges:
-    numbers, values, size = _numbers(column.spots, among), _wide(column.values), len(among)
+def _ranges(side: Side, among: np.ndarray) -> Ranges:
+    numbers, values, size = _numbers(side.spots, among), _wide(side.values), len(among)
     finite = np.isfinite(values)
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(low, numbers, np.where(finite, values, np.inf).min(axis=1))
