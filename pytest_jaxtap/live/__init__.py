@@ -3,7 +3,7 @@
 What is said while a test runs: how far its loops are (`progress`), and what was running if it hangs (`hang`).
 
 In come the name of the test and the real stderr, which pytest's capture has not taken (`stash.STDERR`); what runs is
-asked of the lens (`jaxtap_core.runtime.progress`, `jaxtap_core.runtime.status`). Out goes text to that terminal, and
+asked of the lens (`jaxtap_core.runtime.progress`, `jaxtap_core.runtime.context`). Out goes text to that terminal, and
 nothing else: no result, recording or report knows of it.
 
 Another thing to say of a program that runs goes beside these, as a context manager round the body of a test.

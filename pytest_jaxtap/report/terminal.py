@@ -14,7 +14,6 @@ from pytest_jaxtap.report.results import Results
 from pytest_jaxtap.report.wire import Record
 
 MOST_CAUSES = 10
-NAMES = {"nan": "NaN", "inf": "Inf"}
 
 
 def write(results: Results, written: Sequence[str], errors: Sequence[str], reporter: Any) -> None:
@@ -39,6 +38,8 @@ def cause(record: Record) -> str:
     for finding in record["findings"]:
         origin = finding["origin"]
         if origin and origin["primitive"]:
+            from jaxtap_core.records.text import word
+
             place = origin["source"] or finding["event"]["source"]
-            return f"{NAMES[finding['kind']]} born in {origin['primitive']} at {place}"
+            return f"{word(finding['kind'])} born in {origin['primitive']} at {place}"
     return record["failure"][0].removeprefix("jaxtap: ")

@@ -18,6 +18,7 @@ from jaxtap_core.compare.diff import aligned
 from jaxtap_core.compare.leaf_diff import LeafDifference
 from jaxtap_core.compare.table import Track
 from jaxtap_core.compare.tolerance import gap
+from jaxtap_core.records.text import word
 from pytest_jaxtap.report.wire import Record
 
 MOST_POINTS = 500
@@ -134,10 +135,10 @@ class Drawing:
         if runs > 1:
             told.append(f"each point spans the smallest and largest value of up to {runs} {self.unit}s")
         for name, side in (("expected", self._expected), ("observed", self._observed)):
-            for word, counts in (("NaN", side.nan), ("Inf", side.inf)) if side is not None else ():
+            for bad, counts in (("nan", side.nan), ("inf", side.inf)) if side is not None else ():
                 if counts.any():
                     at = self._where(int(np.flatnonzero(counts)[0]))
-                    told.append(f"{word} {name} in {_count(int((counts > 0).sum()), self.unit)}, first at {at}")
+                    told.append(f"{word(bad)} {name} in {_count(int((counts > 0).sum()), self.unit)}, first at {at}")
         if self._first is not None:
             told.append(f"first difference at {self._where(self._first)}")
         return "; ".join(told)
