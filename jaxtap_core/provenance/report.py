@@ -14,6 +14,7 @@ from jaxtap_core.provenance.reasons.base import Birth, Why, facts, show
 from jaxtap_core.provenance.reasons.numbers import explain
 from jaxtap_core.provenance.zero import first_zero, trace_zero
 from jaxtap_core.records.events import Origin
+from jaxtap_core.records.text import word
 
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
@@ -55,13 +56,12 @@ def _box(birth: Birth, operand: int) -> Box | None:
 
 
 def _given(end: Given, names: tuple[str, ...]) -> Origin:
-    word = "NaN" if end.bad == "nan" else "Inf"
     place, node = end.user or (end.place, None)
     at = list(end.element) if end.element else ""
     if end.input is None:
-        reason = f"the program holds it as a constant: {word}"
+        reason = f"the program holds it as a constant: {word(end.bad)}"
     else:
-        reason = f"the program was given it: {argument(end.input, names)}{at} is {word}"
+        reason = f"the program was given it: {argument(end.input, names)}{at} is {word(end.bad)}"
     return Origin(
         primitive=node.primitive if node is not None and end.input is None else "",
         path=_path(place, node) if node is not None else place.path,

@@ -56,8 +56,8 @@ for _name in ("reduce_prod", "cumprod", "scatter-mul"):
 
 def _fold(birth: Birth) -> Why | None:
     count = birth.part(birth.output).size
-    made = "NaN" if birth.bad == "nan" else "an infinity"
-    return Why(with_cause(birth, f"the function by which {birth.primitive} folds {count} numbers made {made} of them"))
+    what = f"the function by which {birth.primitive} folds {count} numbers made {birth.made} of them"
+    return Why(with_cause(birth, what))
 
 
 for _name in ("reduce", "reduce_window"):
@@ -233,8 +233,7 @@ RULES["gather"] = _gather
 
 
 def _foreign(birth: Birth) -> Why | None:
-    word = "NaN" if birth.bad == "nan" else "an infinity"
-    return Why(with_cause(birth, f"the function behind {birth.primitive} returned {word}"))
+    return Why(with_cause(birth, f"the function behind {birth.primitive} returned {birth.made}"))
 
 
 _FOREIGN_NAMES = """

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core.provenance.dependence import Box, Index, is_single
+from jaxtap_core.records.text import word
 
 DOUBLE_WHERE = "give the branch that is not taken a harmless input too: jnp.where(ok, f(jnp.where(ok, x, 1.0)), other)"
 
@@ -50,6 +51,11 @@ class Birth:
     phase: str = "forward"
     untaken: str = ""
     cause: str = ""
+
+    @property
+    def made(self) -> str:
+        """The bad value, in words."""
+        return "an infinity" if self.bad == "inf" else word(self.bad)
 
     @property
     def dtype(self) -> str:

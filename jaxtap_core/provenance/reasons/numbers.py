@@ -44,7 +44,6 @@ def explain(birth: Birth) -> Why:
 
 
 def _general(birth: Birth) -> Why:
-    word = "NaN" if birth.bad == "nan" else "an infinity"
     given, clean = [], True
     for value in birth.operands:
         numbers = widen(value)
@@ -53,7 +52,7 @@ def _general(birth: Birth) -> Why:
             given.append(f"{text} = {show(numbers[()])}" if value.ndim == 0 else text)
             clean &= bool(np.isfinite(numbers).all())
     kind = "finite" if clean else "NaN-free"
-    what = f"{birth.primitive} made {word} out of {kind} operands ({', '.join(given)})"
+    what = f"{birth.primitive} made {birth.made} out of {kind} operands ({', '.join(given)})"
     if clean and birth.primitive in ("add", "sub", "mul", "neg") and birth.bad == "nan":
         what += ", which it cannot do alone: XLA rewrote it together with what is around it"
     return Why(with_cause(birth, what))
