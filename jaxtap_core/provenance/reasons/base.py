@@ -70,8 +70,8 @@ class Birth:
         return part[odd[0] if odd.size else 0]
 
 
-Rule = Callable[[Birth], Why | None]
-RULES: dict[str, Rule] = {}
+Reason = Callable[[Birth], Why | None]
+REASONS: dict[str, Reason] = {}
 
 
 def facts(value: np.ndarray, box: Box | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtap_core.provenance.reasons import arrays as explain_arrays  # noqa: F401 - they register their rules
 from jaxtap_core.provenance.reasons import special as explain_special  # noqa: F401 - they register their rules
 from jaxtap_core.provenance.reasons.base import (
-    RULES,
+    REASONS,
     Birth,
     Why,
     is_subnormal,
@@ -38,7 +38,7 @@ def in_float64(f: Callable[..., Any], *numbers: Any) -> Any:
 
 def explain(birth: Birth) -> Why:
     """The reason why ``birth`` happened."""
-    rule = RULES.get(birth.primitive)
+    rule = REASONS.get(birth.primitive)
     why = rule(birth) if rule is not None else None
     return why or _general(birth)
 
@@ -106,7 +106,7 @@ def _domain(birth: Birth) -> Why | None:
 
 
 for _name in _DOMAINS:
-    RULES[_name] = _domain
+    REASONS[_name] = _domain
 
 
 _GROWING = {"exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "sinh": np.sinh, "cosh": np.cosh}
@@ -122,7 +122,7 @@ def _growing(birth: Birth) -> Why | None:
 
 
 for _name in _GROWING:
-    RULES[_name] = _growing
+    REASONS[_name] = _growing
 
 
 def _periodic(birth: Birth) -> Why | None:
@@ -131,7 +131,7 @@ def _periodic(birth: Birth) -> Why | None:
 
 
 for _name in ("sin", "cos", "tan"):
-    RULES[_name] = _periodic
+    REASONS[_name] = _periodic
 
 
 def _angle(birth: Birth) -> Why | None:
@@ -141,14 +141,14 @@ def _angle(birth: Birth) -> Why | None:
     return None
 
 
-RULES["atan2"] = _angle
+REASONS["atan2"] = _angle
 
 
 def _magnitude(birth: Birth) -> Why | None:
     return overflow(birth, f"the magnitude of {show(birth.element())}", abs(birth.element()))
 
 
-RULES["abs"] = _magnitude
+REASONS["abs"] = _magnitude
 
 
 # -- arithmetic
@@ -164,7 +164,7 @@ def _sum(birth: Birth) -> Why | None:
 
 
 for _name in ("add", "sub", "add_any"):
-    RULES[_name] = _sum
+    REASONS[_name] = _sum
 
 
 def _product(birth: Birth) -> Why | None:
@@ -184,7 +184,7 @@ def _finite_bad(birth: Birth, what: str, exact: Any) -> Why | None:
     return overflow(birth, what, exact) if birth.bad == "inf" or (finite and np.iscomplexobj(exact)) else None
 
 
-RULES["mul"] = _product
+REASONS["mul"] = _product
 
 
 def _quotient(birth: Birth) -> Why | None:
@@ -206,7 +206,7 @@ def _quotient(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"{show(x)} / {show(y)}", in_float64(np.divide, x, y))
 
 
-RULES["div"] = _quotient
+REASONS["div"] = _quotient
 
 
 def _remainder(birth: Birth) -> Why | None:
@@ -217,7 +217,7 @@ def _remainder(birth: Birth) -> Why | None:
     return Why(with_cause(birth, f"remainder of an infinity by {show(y)}")) if np.isinf(x) else None
 
 
-RULES["rem"] = _remainder
+REASONS["rem"] = _remainder
 
 
 def _power(birth: Birth) -> Why | None:
@@ -237,7 +237,7 @@ def _power(birth: Birth) -> Why | None:
 
 
 for _name in ("pow", "integer_pow"):
-    RULES[_name] = _power
+    REASONS[_name] = _power
 
 
 def _square(birth: Birth) -> Why | None:
@@ -245,7 +245,7 @@ def _square(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"{show(x)} ** 2", in_float64(np.square, x))
 
 
-RULES["square"] = _square
+REASONS["square"] = _square
 
 
 def _one_minus_square(birth: Birth) -> Why | None:
@@ -253,7 +253,7 @@ def _one_minus_square(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"1 - {show(x)} ** 2", in_float64(lambda x: 1 - np.square(x), x))
 
 
-RULES["one_minus_square"] = _one_minus_square
+REASONS["one_minus_square"] = _one_minus_square
 
 
 def _polynomial(birth: Birth) -> Why | None:
@@ -263,7 +263,7 @@ def _polynomial(birth: Birth) -> Why | None:
     return overflow(birth, f"a polynomial at {show(x)}")
 
 
-RULES["polynomial"] = _polynomial
+REASONS["polynomial"] = _polynomial
 
 
 def _convert(birth: Birth) -> Why | None:
@@ -276,7 +276,7 @@ def _convert(birth: Birth) -> Why | None:
     return overflow(birth, f"{show(x)} ({given})")._replace(advice=advice)
 
 
-RULES["convert_element_type"] = _convert
+REASONS["convert_element_type"] = _convert
 
 
 def _reduce_precision(birth: Birth) -> Why | None:
@@ -289,4 +289,4 @@ def _reduce_precision(birth: Birth) -> Why | None:
     )
 
 
-RULES["reduce_precision"] = _reduce_precision
+REASONS["reduce_precision"] = _reduce_precision
