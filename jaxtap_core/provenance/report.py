@@ -11,8 +11,7 @@ from jaxtap_core.provenance.dead_branch import branch_of, with_dead_branch
 from jaxtap_core.provenance.dependence import Box, Index, is_single, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES
 from jaxtap_core.provenance.flat import BITS, INF, CannotReplay, Node
-from jaxtap_core.provenance.reasons.base import Birth, Why, facts, show
-from jaxtap_core.provenance.reasons.numbers import explain
+from jaxtap_core.provenance.reasons.base import Birth, Why, explain, facts, show
 from jaxtap_core.provenance.zero import first_zero, trace_zero
 from jaxtap_core.records.events import Origin
 

@@ -1,4 +1,4 @@
-"""Reasons of births in sums, products, matrices, indices, and on the host (see `explain`)."""
+"""Reasons of births in sums, products, matrices, indices, and on the host."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Why an equation made a NaN or an infinity of good operands: a rule for each primitive or family.
-
-A rule gets a `Birth`, looks at the numbers, and answers with a `Why`, or ``None`` where it does not
-know. Rules are registered on the line after them. Where none answers, the facts are stated. This
-file has the rules for functions of numbers; `explain_special` those for special functions, `explain_arrays` those for
-sums, matrices and indices.
-"""
+"""Reasons of births in functions of numbers: domains, poles, overflow, powers, quotients, conversions."""
 
 from __future__ import annotations
 
@@ -13,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.provenance.reasons import arrays as explain_arrays  # noqa: F401 - they register their rules
-from jaxtap_core.provenance.reasons import special as explain_special  # noqa: F401 - they register their rules
 from jaxtap_core.provenance.reasons.base import (
     REASONS,
     Birth,
@@ -24,7 +16,6 @@ from jaxtap_core.provenance.reasons.base import (
     overflow,
     show,
     untaken,
-    widen,
     with_cause,
     zero_text,
 )
@@ -34,29 +25,6 @@ def in_float64(f: Callable[..., Any], *numbers: Any) -> Any:
     """What ``f`` makes of float64 (or complex128) numbers, silently."""
     with np.errstate(all="ignore"):
         return f(*numbers)
-
-
-def explain(birth: Birth) -> Why:
-    """The reason why ``birth`` happened."""
-    rule = REASONS.get(birth.primitive)
-    why = rule(birth) if rule is not None else None
-    return why or _general(birth)
-
-
-def _general(birth: Birth) -> Why:
-    word = "NaN" if birth.bad == "nan" else "an infinity"
-    given, clean = [], True
-    for value in birth.operands:
-        numbers = widen(value)
-        if numbers.dtype.kind in "fciub":
-            text = f"{value.dtype}{list(value.shape)}"
-            given.append(f"{text} = {show(numbers[()])}" if value.ndim == 0 else text)
-            clean &= bool(np.isfinite(numbers).all())
-    kind = "finite" if clean else "NaN-free"
-    what = f"{birth.primitive} made {word} out of {kind} operands ({', '.join(given)})"
-    if clean and birth.primitive in ("add", "sub", "mul", "neg") and birth.bad == "nan":
-        what += ", which it cannot do alone: XLA rewrote it together with what is around it"
-    return Why(with_cause(birth, what))
 
 
 # -- functions of one number, defined on a part of the line

@@ -1,4 +1,4 @@
-"""Reasons of births in the special functions of statistics (see `explain`)."""
+"""Reasons of births in the special functions of statistics."""
 
 from __future__ import annotations
 
