@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
@@ -23,6 +22,7 @@ from jaxtap_core.instrument.gate_state import MASKED, Verdicts
 from jaxtap_core.instrument.plan import Check
 from jaxtap_core.jaxpr.address import computed_by_jax, source_of, written_by_jax
 from jaxtap_core.jaxpr.leaves import tidy
+from jaxtap_core.jaxpr.values import can_hold_nan
 from jaxtap_core.jaxpr.visit import programs
 from jaxtap_core.provenance.locate import Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
@@ -56,11 +56,8 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
     """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
     if isinstance(x, Donated):
         return bool(x.nan if bad == "nan" else x.inf)
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
-        return False
     # a program may hold constants that only its own tracing knew
-    if _compat.is_tracer(x) or not getattr(x, "size", 1):
+    if not can_hold_nan(x) or _compat.is_tracer(x):
         return False
     try:
         array = np.asarray(x)

@@ -20,6 +20,8 @@ EqnKind = Literal["plain", "call", "sharded", "branches", "loop"]
 WITHIN = ""  # of a call or a shard_map: an address goes on through it
 BODY, PREDICATE = "body", "pred"
 
+BRANCH_INDEX = 0  # the operand of a cond that says which branch is taken; the others are what that is given
+
 
 class InnerProgram(NamedTuple):
     """A program inside an equation.
@@ -191,26 +193,19 @@ class ShardMap:
         return len(self.axes) < len(self.mesh.axis_names)
 
 
-SHARDED = "shard_map"
-
-
-# -- branches
-
-BRANCHES = "cond"
-BRANCH_INDEX = 0  # the operand that says which branch is taken; the others are what it is given
-
-
 # -- all kinds
+
+KINDS: dict[str, EqnKind] = {
+    **dict.fromkeys(CALLS, "call"),
+    **dict.fromkeys(LOOPS, "loop"),
+    "cond": "branches",
+    "shard_map": "sharded",
+}
 
 
 def kind_of(primitive: Any) -> EqnKind:
     """What equations of a primitive are: ``plain`` ones have no inner programs that are looked into."""
-    name = primitive.name
-    if name in CALLS:
-        return "call"
-    if name in LOOPS:
-        return "loop"
-    return "branches" if name == BRANCHES else "sharded" if name == SHARDED else "plain"
+    return KINDS.get(primitive.name, "plain")
 
 
 def inner_programs(eqn: Any) -> dict[str, InnerProgram]:
