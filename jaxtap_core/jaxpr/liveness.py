@@ -91,7 +91,7 @@ class _Analysis:
         """An equation that lives, and which of its operands it reads."""
         kind, programs = kind_of(eqn.primitive), inner_programs(eqn)
         if kind == "plain":
-            return LiveEquation(results, (), {}), set(range(len(eqn.invars)))
+            return LiveEquation(results, (), {}), _read_by(eqn, results)
         carries: tuple[bool, ...] = ()
         if kind == "loop":
             carries, inner = self._of_loop(eqn, results)
@@ -120,6 +120,16 @@ class _Analysis:
             if grown == carries:
                 return carries, inner
             carries = grown
+
+
+def _read_by(eqn: Any, results: tuple[bool, ...]) -> set[int]:
+    """Which operands a plain equation reads: all, unless it passes each on as one of its results."""
+    passed = {i for i, wanted in enumerate(results) if wanted}
+    if eqn.primitive.name == "optimization_barrier":
+        return passed
+    if eqn.primitive.name == "sort":
+        return passed.union(range(eqn.params["num_keys"]))
+    return set(range(len(eqn.invars)))
 
 
 def _is_variable(atom: Any) -> bool:

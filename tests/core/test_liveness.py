@@ -61,6 +61,12 @@ def straight(o, x):
     return o.sin(x), o.cos(o.tan(x))
 
 
+def passed_on(o, x):
+    """A barrier gives each operand back; a sort moves the others as it moves the keys."""
+    a, b = lax.optimization_barrier((o.sin(x), o.cos(x)))
+    return a, b, *lax.sort([jnp.stack([f(x), x]) for f in (o.tan, o.exp, o.tanh)], num_keys=1)
+
+
 def scan(o, x):
     def body(carry, row):
         a, b = carry
@@ -133,6 +139,9 @@ def twice(o, x):
 
 CASES = {
     "straight": Case(straight, {(0,): "sin", (1,): "cos tan", (0, 1): "sin cos tan", (): ""}),
+    "passed on": Case(
+        passed_on, {(0,): "sin", (1,): "cos", (2,): "tan", (3,): "tan exp", (4,): "tan tanh", (1, 3): "cos tan exp"}
+    ),
     "scan": Case(scan, {(0,): "sin", (1,): "sin cos", (2,): "sin cos tan", (3,): "atan", (0, 3): "sin atan", (): ""}),
     "shift register": Case(
         shift_register, {(0,): "sin cos tan exp", (1,): "cos tan exp", (3,): "exp", (4,): "tanh", (): ""}
