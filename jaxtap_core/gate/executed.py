@@ -57,9 +57,3 @@ class Donated:
 @jax.jit
 def _flags(x: Any) -> tuple[Any, Any]:
     return has_bad(x), has_bad(x, nan=False, inf=True)
-
-
-def is_inexact(x: Any) -> bool:
-    """Whether ``x`` is an array that can hold a NaN."""
-    # a Python number that JAX knows the type of has a dtype and no size
-    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and getattr(x, "size", 1) > 0

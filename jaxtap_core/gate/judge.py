@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
@@ -23,6 +22,8 @@ from jaxtap_core.instrument.gate_state import MASKED, Verdicts
 from jaxtap_core.instrument.plan import Check
 from jaxtap_core.jaxpr.address import computed_by_jax, source_of, written_by_jax
 from jaxtap_core.jaxpr.leaves import tidy
+from jaxtap_core.jaxpr.values import can_hold_nan
+from jaxtap_core.jaxpr.visit import programs
 from jaxtap_core.provenance.locate import Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
 from jaxtap_core.records.kinds import Bad
@@ -55,11 +56,8 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
     """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
     if isinstance(x, Donated):
         return bool(x.nan if bad == "nan" else x.inf)
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
-        return False
     # a program may hold constants that only its own tracing knew
-    if _compat.is_tracer(x) or not getattr(x, "size", 1):
+    if not can_hold_nan(x) or _compat.is_tracer(x):
         return False
     try:
         array = np.asarray(x)
@@ -85,15 +83,16 @@ def carries_sentinels(jaxpr: Any, bad: Bad) -> bool:
     By the user's design: a NaN that JAX's library keeps for arguments outside of a domain (``jnp.var`` holds one) says
     nothing about the program.
     """
+    return any(_holds_sentinel(program, bad) for program in programs(jaxpr) if not written_by_jax(program))
+
+
+def _holds_sentinel(jaxpr: Any, bad: Bad) -> bool:
     inner, consts = _compat.body_of(jaxpr)
-    if not written_by_jax(jaxpr):
-        if any(bad_on_host(const, bad) for const in consts):
-            return True
-        # a branch of a ``cond`` may return a literal that no equation uses
-        atoms = itertools.chain(inner.outvars, *(e.invars for e in inner.eqns if not computed_by_jax(e.source_info)))
-        if any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms):
-            return True
-    return any(carries_sentinels(sub, bad) for eqn in inner.eqns for _, sub in _compat.sub_jaxprs(eqn.params))
+    if any(bad_on_host(const, bad) for const in consts):
+        return True
+    # a branch of a ``cond`` may return a literal that no equation uses
+    atoms = itertools.chain(inner.outvars, *(e.invars for e in inner.eqns if not computed_by_jax(e.source_info)))
+    return any(isinstance(atom, _compat.Literal) and bad_on_host(np.asarray(atom.val), bad) for atom in atoms)
 
 
 def judge(executed: Executed, *, inf: bool, level: str, keep: bool = True) -> list[Finding]:

@@ -14,7 +14,7 @@ import jax
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, call_of
+from jaxtap_core.jaxpr.structure import kind_of
 
 
 class Pass(NamedTuple):
@@ -32,8 +32,9 @@ LIBRARY = frozenset(
 
 def stays(eqn: Any) -> bool:
     """Whether an equation is not evaluated again in a copy of the step that it stands in."""
-    name = eqn.primitive.name
-    return name in (*LOOPS, BRANCHES, SHARDED) or name in LIBRARY or (bool(eqn.effects) and call_of(eqn) is None)
+    if kind_of(eqn.primitive) == "call":
+        return False
+    return kind_of(eqn.primitive) != "plain" or eqn.primitive.name in LIBRARY or bool(eqn.effects)
 
 
 def shielded(values: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from jax import lax
 from jax.scipy import special
 
 from jaxtap_core.provenance.locate import Target, explain_target
-from jaxtap_core.provenance.reasons.base import RULES
+from jaxtap_core.provenance.reasons.base import REASONS
 from jaxtap_core.records.events import Origin
 
 INF = jnp.inf
@@ -265,5 +265,5 @@ def test_every_primitive_that_can_make_a_nan_has_its_rule():
     # in a process of its own: other tests and libraries bring primitives of theirs
     list_them = "import jax, jax.numpy, jax.scipy; from jaxtap_core import _compat; print(*_compat.known_primitives())"
     done = subprocess.run([sys.executable, "-c", list_them], capture_output=True, text=True, check=True)
-    left = set(done.stdout.split()) - RULES.keys() - set(HARMLESS.split()) - set(INSIDE.split())
+    left = set(done.stdout.split()) - REASONS.keys() - set(HARMLESS.split()) - set(INSIDE.split())
     assert sorted(left) == [], "neither a rule nor known to be harmless"

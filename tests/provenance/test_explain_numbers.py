@@ -14,8 +14,7 @@ import pytest
 from jax import lax
 from scipy import special
 
-from jaxtap_core.provenance.reasons.base import Birth
-from jaxtap_core.provenance.reasons.numbers import explain
+from jaxtap_core.provenance.reasons.base import Birth, explain
 
 GRID = np.array(
     [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 2.5, -2.5, 3, 40, -40, 100, -100, 1e-40, -1e-40, 1e-30, 1e-20, -1e-20]
