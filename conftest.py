@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 
 import jax  # noqa: F401
+import pytest
 
 import jaxtap_core
 
@@ -16,3 +17,4 @@ for module in pkgutil.walk_packages(jaxtap_core.__path__, "jaxtap_core."):
         importlib.import_module(module.name)
 
 pytest_plugins = ["pytester"]
+pytest.register_assert_rewrite("counted", "lenses")

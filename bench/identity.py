@@ -11,7 +11,7 @@ import pathlib
 import sys
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "core"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "helpers"))
 
 import jaxtap_core as tap
 

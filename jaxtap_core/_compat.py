@@ -50,6 +50,7 @@ _EvalTrace: Any = _need("jax._src.core", "EvalTrace")
 _Ref: Any = _need("jax._src.state.types", "AbstractRef")
 _discharge_state: Callable[..., Any] = _need("jax._src.state.discharge", "discharge_state")
 _InputEffect: Any = _need("jax._src.effects", "JaxprInputEffect")
+_ReadEffect: Any = _need("jax._src.state.types", "ReadEffect")
 _AxisEffect: Any = _need("jax._src.core", "NamedAxisEffect")
 _InternalEffect: Any = _need("jax._src.core", "InternalMutableArrayEffect")
 UNSPECIFIED: Any = _need("jax._src.sharding_impls", "UNSPECIFIED")
@@ -134,6 +135,14 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
 def is_internal_effect(effect: Any) -> bool:
     """Whether an effect stays inside the program: use of a mutable reference, or of a mesh axis."""
     return isinstance(effect, _InputEffect | _InternalEffect | _AxisEffect)
+
+
+def keeps_alive(effect: Any) -> bool:
+    """Whether an equation with that effect is executed even where nobody uses its results.
+
+    All are but those that read or make a mutable reference, or use a mesh axis. (``pure_callback`` has no effect.)
+    """
+    return not isinstance(effect, _ReadEffect | _InternalEffect | _AxisEffect)
 
 
 def unvarying(aval: Any) -> Any:

@@ -133,15 +133,13 @@ def _pattern(name: str, text: Any) -> re.Pattern[str]:
 def _check_record(name: str, given: Mapping[str, Any]) -> None:
     if not given:
         return
+    from jaxtap_core.errors import did_you_mean
     from jaxtap_core.request.settings import Settings
 
     known = [*OWN, *(f.name for f in fields(Settings) if f.init)]
     for key in given:
         if key not in known:
-            import difflib
-
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(key, known)
             raise TypeError(f"{name} has no argument {key!r}{hint} (it takes: {', '.join(known)})")
     try:
         Settings.of(name, given)

@@ -1,16 +1,17 @@
 """PYTEST_DONT_REWRITE
 
-The options of the plugin, each declared beside what it means, with its twin in the ini file.
+The options of the lens, each declared beside what it means, and what all options share: how one is declared with its
+twin in the ini file, and how it is read. A report declares its own (`pytest_jaxtap.report.base`).
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -28,11 +29,7 @@ class Options:
         inf: whether the gate counts Inf too.
         identity: certify the taps of every test; without taps compare each program with itself.
         max_trips: trip budget of every ``while``.
-        json, html: where findings go, for programs and for people.
-        jsonl: the folder for recordings.
         live: show on the terminal how far the loops of the running test are.
-        github: annotate the run on GitHub.
-        junit: write what was seen as properties of JUnit test cases.
         allow_nan: node-id patterns of the tests in which the gate stays quiet.
         keep_donated: keep copies of donated inputs, so that the origin of a NaN can be replayed.
     """
@@ -41,12 +38,7 @@ class Options:
     inf: bool = False
     identity: bool = False
     max_trips: int | None = None
-    json: Path | None = None
-    html: Path | None = None
-    jsonl: Path | None = None
     live: bool = False
-    github: bool = False
-    junit: bool = False
     allow_nan: tuple[str, ...] = ()
     keep_donated: bool = False
 
@@ -55,11 +47,6 @@ class Options:
         """Whether tests without a marker run under the lens."""
         return self.gate is not None or self.identity or self.max_trips is not None
 
-    @property
-    def reports(self) -> bool:
-        """Whether anything is written when the run is over."""
-        return self.json is not None or self.html is not None or self.github
-
     def gate_of(self, nodeid: str) -> str | None:
         """The gate level for one test; ``None`` where the gate is off or kept quiet by a pattern."""
         if self.gate is not None and any(_fits(nodeid, pattern) for pattern in self.allow_nan):
@@ -67,25 +54,33 @@ class Options:
         return self.gate
 
 
-def declare(parser: pytest.Parser) -> None:
-    """Declare all options and their ini twins."""
-    group = parser.getgroup("jaxtap", "jaxtap: values inside JAX programs")
+class Declarations:
+    """Declares options of the command line, each with its twin in the ini file, and options of the ini file alone."""
 
-    def flag(name: str, text: str) -> None:
-        group.addoption(f"--jaxtap-{name}", action="store_true", default=None, dest=_dest(name), help=text)
-        parser.addini(_dest(name), f"the same as --jaxtap-{name}", type="bool", default=None)
+    def __init__(self, parser: pytest.Parser) -> None:
+        self._parser = parser
+        self._group = parser.getgroup("jaxtap", "jaxtap: values inside JAX programs")
 
-    def value(name: str, metavar: str, convert: Any, text: str) -> None:
-        group.addoption(
-            f"--jaxtap-{name}",
-            metavar=metavar,
-            type=convert,
-            default=None,
-            dest=_dest(name),
-            help=text,
+    def flag(self, name: str, text: str) -> None:
+        """``--jaxtap-NAME``, which takes nothing, so that it swallows no path behind it."""
+        self._group.addoption(f"--jaxtap-{name}", action="store_true", default=None, dest=_dest(name), help=text)
+        self._parser.addini(_dest(name), f"the same as --jaxtap-{name}", type="bool", default=None)
+
+    def value(self, name: str, metavar: str, convert: Callable[[str], Any], text: str) -> None:
+        """``--jaxtap-NAME=METAVAR``."""
+        self._group.addoption(
+            f"--jaxtap-{name}", metavar=metavar, type=convert, default=None, dest=_dest(name), help=text
         )
-        parser.addini(_dest(name), f"the same as --jaxtap-{name}", default=None)
+        self._parser.addini(_dest(name), f"the same as --jaxtap-{name}", default=None)
 
+    def ini(self, name: str, type_: Literal["bool", "linelist"], default: Any, text: str) -> None:
+        """``jaxtap_NAME``, in the ini file alone."""
+        self._parser.addini(_dest(name), text, type=type_, default=default)
+
+
+def declare(declarations: Declarations) -> None:
+    """Declare the options of the lens."""
+    flag, value, ini = declarations.flag, declarations.value, declarations.ini
     flag("nan", "fail each test in which a NaN reaches a loop carry, a per-step output or a result")
     value(
         "nan-level",
@@ -106,60 +101,42 @@ def declare(parser: pytest.Parser) -> None:
         "numerics profile of the session: native, or strict (bits do not depend on how XLA fuses)",
     )
     value("max-trips", "N", trips, "fail each test in which a while loop makes more than N trips")
-    value("json", "PATH", str, "write findings, alerts and certificates to PATH as JSON")
-    value("html", "PATH", str, "write a page for people to PATH: findings, and plots of what was compared")
-    value("jsonl", "DIR", str, "write every recording to DIR as JSON Lines, a file per test")
     flag(
         "live",
         "while a test runs, show how far its loops are, and how fast, on one line below; runs each program with loops "
         "once ahead for that. On a terminal only: not in CI (the variable CI), under xdist (-n), or with -s",
     )
-    flag("github", "annotate the failures on GitHub and add a summary to the step")
-    parser.addini(
-        "jaxtap_allow_nan",
+    ini(
+        "allow-nan",
+        "linelist",
+        [],
         "tests in which the NaN gate stays quiet: node ids, files, folders; * and ? are wild",
-        type="linelist",
-        default=[],
     )
-    parser.addini(
-        "jaxtap_keep_donated",
+    ini(
+        "keep-donated",
+        "bool",
+        False,
         "keep copies of donated inputs, so that the origin of a NaN can be replayed",
-        type="bool",
-        default=False,
-    )
-    parser.addini(
-        "jaxtap_junit",
-        "write findings, alerts and certificates as properties of JUnit test cases",
-        type="bool",
-        default=False,
     )
 
 
 def read(config: pytest.Config) -> Options:
-    """What the command line and the ini file ask for.
+    """What the command line and the ini file ask of the lens.
 
     Raises:
-        pytest.UsageError: a value of the ini file, or a path, makes no sense.
+        pytest.UsageError: a value of the ini file makes no sense.
     """
-    chosen = _given(config, "nan-level", level)
-    inf = bool(_given(config, "inf"))
-    on = bool(_given(config, "nan")) or chosen is not None or inf
-    json, html = _path(config, "json"), _page(config)
-    if json is not None and json == html:
-        raise pytest.UsageError(f"--jaxtap-json and --jaxtap-html would both be written to {json}: give two paths")
+    chosen = given(config, "nan-level", level)
+    inf = bool(given(config, "inf"))
+    on = bool(given(config, "nan")) or chosen is not None or inf
     return Options(
         gate=(chosen or "escape") if on else None,
         inf=inf,
-        identity=bool(_given(config, "identity")),
-        max_trips=_given(config, "max-trips", trips),
-        json=json,
-        html=html,
-        jsonl=_path(config, "jsonl"),
-        live=bool(_given(config, "live")),
-        github=bool(_given(config, "github")),
-        junit=_from_ini(config, "junit"),
-        allow_nan=tuple(_from_ini(config, "allow-nan")),
-        keep_donated=_from_ini(config, "keep-donated"),
+        identity=bool(given(config, "identity")),
+        max_trips=given(config, "max-trips", trips),
+        live=bool(given(config, "live")),
+        allow_nan=tuple(from_ini(config, "allow-nan")),
+        keep_donated=from_ini(config, "keep-donated"),
     )
 
 
@@ -170,7 +147,7 @@ def apply_numerics(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: the profile cannot hold here, or comes too late.
     """
-    chosen = config.known_args_namespace.jaxtap_numerics or _from_ini(config, "numerics", profile)
+    chosen = config.known_args_namespace.jaxtap_numerics or from_ini(config, "numerics", profile)
     if chosen is None:
         return
     from jaxtap_core.numerics import NumericsError, numerics
@@ -233,12 +210,22 @@ def _where(config: pytest.Config, name: str) -> str:
     return f"ini option {_dest(name)}" if config.getoption(_dest(name)) is None else f"--jaxtap-{name}"
 
 
-def _given(config: pytest.Config, name: str, convert: Any = None) -> Any:
+def given(config: pytest.Config, name: str, convert: Callable[[str], Any] | None = None) -> Any:
+    """An option of the command line, or else its twin in the ini file, which ``convert`` makes sense of.
+
+    Raises:
+        pytest.UsageError: the twin makes no sense.
+    """
     value = config.getoption(_dest(name))
-    return _from_ini(config, name, convert) if value is None else value
+    return from_ini(config, name, convert) if value is None else value
 
 
-def _from_ini(config: pytest.Config, name: str, convert: Any = None) -> Any:
+def from_ini(config: pytest.Config, name: str, convert: Callable[[str], Any] | None = None) -> Any:
+    """An option of the ini file.
+
+    Raises:
+        pytest.UsageError: it makes no sense.
+    """
     try:
         value = config.getini(_dest(name))
         return value if convert is None or value is None else convert(value)
@@ -246,34 +233,32 @@ def _from_ini(config: pytest.Config, name: str, convert: Any = None) -> Any:
         raise pytest.UsageError(f"ini option {_dest(name)}: {error}") from None
 
 
-def _path(config: pytest.Config, name: str) -> Path | None:
-    """A path: from where pytest was called, or in the ini file from its folder."""
+def path_given(config: pytest.Config, name: str, *, folder: bool = False) -> Path | None:
+    """A path for a report: from where pytest was called, or in the ini file from its folder.
+
+    Args:
+        config: of the session.
+        name: of the option.
+        folder: whether a folder is wanted, not a file.
+
+    Raises:
+        pytest.UsageError: nothing can be written there.
+    """
     given, base = config.getoption(_dest(name)), config.invocation_params.dir
     if given is None:
         given = config.getini(_dest(name))
         base = config.rootpath if config.inipath is None else config.inipath.parent
     if given is None:
         return None
-    where = _where(config, name)
+    where, wanted = _where(config, name), "folder" if folder else "file"
     if not given:
-        raise pytest.UsageError(
-            f"{where} takes the path of a {'folder' if name == 'jsonl' else 'file'}, none was given"
-        )
+        raise pytest.UsageError(f"{where} takes the path of a {wanted}, none was given")
     path = base / Path(given).expanduser()
-    if name == "jsonl" and path.exists() and not path.is_dir():
-        raise pytest.UsageError(f"{where} takes a folder, but {given} is a file")
-    if name != "jsonl" and path.is_dir():
-        raise pytest.UsageError(f"{where} takes a file, but {given} is a folder")
+    if path.exists() and path.is_dir() != folder:
+        raise pytest.UsageError(f"{where} takes a {wanted}, but {given} is a {'file' if folder else 'folder'}")
     for parent in path.parents:
         if parent.exists() and not parent.is_dir():
             raise pytest.UsageError(f"{where}: nothing can be written to {given}, since {parent.name} is no folder")
-    return path
-
-
-def _page(config: pytest.Config) -> Path | None:
-    path = _path(config, "html")
-    if path is not None and importlib.util.find_spec("plotly") is None:
-        raise pytest.UsageError("--jaxtap-html draws with plotly, which is missing: pip install 'pytest-jaxtap[html]'")
     return path
 
 

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_jaxtap import markers, options, stash
+from pytest_jaxtap.observe import running
+from pytest_jaxtap.report import base, registry
 
 if TYPE_CHECKING:
     from pytest_jaxtap.observe.fixtures import TapRecorder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    options.declare(parser)
+    declarations = options.Declarations(parser)
+    options.declare(declarations)
+    registry.declare(declarations)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,11 +33,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     markers.register(config)
     stash.keep_stderr(config)
-    config.stash[stash.OPTIONS] = chosen = options.read(config)
+    config.stash[stash.OPTIONS] = options.read(config)
+    config.stash[base.REPORTS] = registry.asked(config)
     if not hasattr(config, "workerinput"):  # a worker of xdist reports to its controller
         from pytest_jaxtap.report.collector import Collector
 
-        config.pluginmanager.register(Collector(config, chosen), "jaxtap-collector")
+        config.pluginmanager.register(Collector(config), "jaxtap-collector")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -43,14 +48,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if wrong := markers.wrong_marks(items):
-        from pytest_jaxtap.observe import wire
+        from pytest_jaxtap.report import wire
 
         wire.refuse(config, items, wrong)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    stash.begin(item)
+    running.begin(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,11 +63,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     chosen = item.config.stash[stash.OPTIONS]
     if not (chosen.watches or chosen.live or markers.is_marked(item)):
         return (yield)
-    from pytest_jaxtap.live import hang
-    from pytest_jaxtap.live import progress as live
-    from pytest_jaxtap.observe import body as judge
+    from pytest_jaxtap.live import hang, progress
+    from pytest_jaxtap.observe import body
 
-    with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), live.shown(item), judge.watched(item):
+    with hang.listening(item.nodeid, item.config.stash[stash.STDERR]), progress.shown(item), body.watched(item):
         return (yield)
 
 
@@ -85,13 +89,14 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.excinfo is not None or stash.WATCH in item.stash:
-        from pytest_jaxtap.observe import failure, record
+    if call.excinfo is not None or running.WATCH in item.stash:
+        from pytest_jaxtap.observe import failure
+        from pytest_jaxtap.report import record
 
         failure.show(item, call, report)
         record.put(item, report)
         if call.when == "teardown":
-            stash.end(item)
+            running.end(item)
     return report
 
 

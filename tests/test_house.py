@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
+import tomllib
 
 import pytest
 
@@ -29,13 +31,14 @@ FLOORS: dict[str, list[set[str]]] = {
         {"", "__main__"},
     ],
     "pytest_jaxtap": [
-        {"", "options"},
+        {"options"},
         {"markers"},
         {"stash"},
-        {"live"},
-        {"observe", "snapshot"},
+        {"live", "observe"},
         {"report"},
+        {"snapshot"},
         {"plugin"},
+        {""},
     ],
 }
 
@@ -154,3 +157,72 @@ def test_no_room_is_crowded() -> None:
 def test_every_room_says_what_it_is_for(name: str) -> None:
     text = ast.get_docstring(ast.parse(KNOWN[name].read_text())) or ""
     assert len(text.splitlines()) >= 5, f"{name}: what it does, what comes in and leaves, where to add a thing"
+
+
+# -- names of modules and files in texts
+
+_MODULE = re.compile(r"(?:jaxtap_core|pytest_jaxtap)(?:\.\w+)+")
+_FILE = re.compile(r"`((?:jaxtap_core|pytest_jaxtap|tests|bench|demo)/[\w./]*)`")
+
+
+def names(module: str) -> set[str]:
+    """What a module defines at its top, and in its classes as ``Class.name``."""
+    found: set[str] = set()
+
+    def collect(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(prefix + node.name)
+                if isinstance(node, ast.ClassDef):
+                    collect(node.body, f"{node.name}.")
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
+            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+                found.update(ast.literal_eval(node.value))
+
+    collect(ast.parse(KNOWN[module].read_text()).body, "")
+    return found
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module of ours, or something that one defines."""
+    parts = name.split(".")
+    module = next(m for n in range(len(parts), 0, -1) if (m := ".".join(parts[:n])) in KNOWN)
+    rest = name[len(module) + 1 :]
+    return not rest or rest in names(module)
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_names_of_modules_in_strings_are_those_of_modules(name: str) -> None:
+    """Those that are looked up when the program runs, and those that docstrings refer to."""
+    tree = ast.parse(KNOWN[name].read_text())
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    looked_up = [text for text in strings if _MODULE.fullmatch(text)]
+    referred_to = [word for text in strings for word in re.findall(rf"`({_MODULE.pattern})`", text)]
+    assert [word for word in looked_up + referred_to if not exists(word)] == []
+
+
+def test_the_modules_that_are_looked_up_late_are_found() -> None:
+    """The check above would not fail if it saw nothing."""
+    seen = {name: KNOWN[name].read_text() for name in ("pytest_jaxtap.observe.failure", "pytest_jaxtap.live.hang")}
+    assert all(re.search(rf'sys\.modules\.get\("{_MODULE.pattern}"\)', text) for text in seen.values())
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md"])
+def test_files_that_the_manuals_name_exist(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert [path for path in _FILE.findall(text) if not (ROOT / path).exists()] == []
+    assert [word for word in re.findall(rf"`({_MODULE.pattern})`", text) if not exists(word)] == []
+
+
+# -- what is installed
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_wheel_holds_every_file_that_is_no_module(package: str) -> None:
+    """As setuptools reads ``package-data``: patterns relative to the folder of the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"][package]
+    held = {path for pattern in patterns for path in (ROOT / package).glob(pattern)}
+    files = {path for path in (ROOT / package).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert held == files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtap_core.api.record import record, unobserved
 from jaxtap_core.compare.bit_report import BitReport
 from jaxtap_core.compare.bits import compare_bits
+from jaxtap_core.errors import did_you_mean
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.text import plain
 from jaxtap_core.request.settings import Settings
@@ -98,8 +98,7 @@ def _check_options(caller: str, options: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(Settings) if field.init]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = did_you_mean(name, known, " ({})")
             raise TypeError(
                 f"{caller}(): {name!r} is no option of the lens{hint}; arguments of the function go by position, or "
                 f"through functools.partial(f, {name}=...). Options of the lens: {', '.join(known)}"

@@ -15,6 +15,7 @@ from jaxtap_core import _compat
 from jaxtap_core.api import mesh
 from jaxtap_core.api.trace import LENS
 from jaxtap_core.errors import LensError
+from jaxtap_core.jaxpr.visit import equations
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime import context
@@ -194,14 +195,6 @@ def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str,
         >>> primitives(lambda x: jnp.sin(x) * jnp.sin(2 * x), 1.0)
         {'mul': 2, 'sin': 2}
     """
-    counts: Counter[str] = Counter()
-
-    def walk(jaxpr: Any) -> None:
-        for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
-            counts[eqn.primitive.name] += 1
-            for _, inner in _compat.sub_jaxprs(eqn.params):
-                walk(inner)
-
     with _compat.set_current_trace(_compat.eval_trace):
-        walk(trace_call(f, args, kwargs).jaxpr)
-    return dict(sorted(counts.items()))
+        jaxpr = trace_call(f, args, kwargs).jaxpr
+    return dict(sorted(Counter(eqn.primitive.name for eqn in equations(jaxpr)).items()))

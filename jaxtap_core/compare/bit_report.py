@@ -17,7 +17,7 @@ class ElementDiff:
         index: where in the leaf; `()` for a scalar.
         expected, got: the values in decimal; a typed PRNG key as its words.
         expected_hex, got_hex: their bits.
-        ulp: representable numbers between the two (`jaxtap_core.ulp_distance`); `None` where there
+        ulp: representable numbers between the two (`jaxtap_core.telemetry.ulp.ulp_distance`); `None` where there
             is no such distance: for a NaN against a number, and for dtypes other than floats.
         what: `"value"`, `"NaN on one side"`, `"NaN payload"` or `"sign of zero"`.
     """

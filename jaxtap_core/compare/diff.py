@@ -14,7 +14,6 @@ Recordings are compared in what they observed; alerts, findings and certificates
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ import numpy as np
 from jaxtap_core.compare.leaf_diff import LeafDifference, compare_leaf
 from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from jaxtap_core.compare.tolerance import NaN, Tolerances
+from jaxtap_core.errors import nearest
 from jaxtap_core.records.text import plain
 from jaxtap_core.telemetry.codec import dtype_name
 from jaxtap_core.telemetry.environment import differences, fingerprint
@@ -213,7 +213,7 @@ def _same_bits(x: np.ndarray, y: np.ndarray) -> bool:
 
 def _nearest(track: Track, others: Iterable[Track]) -> str:
     names = [str(other.key) for other in others]
-    close = difflib.get_close_matches(str(track.key), names, n=1, cutoff=0.5)
+    close = nearest(str(track.key), names)
     return f"; the nearest without a partner is {close[0]}" if close else ""
 
 

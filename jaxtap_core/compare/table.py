@@ -20,7 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtap_core.telemetry.codec import encode, host_array, leaf_name
+from jaxtap_core.jaxpr.values import host_array
+from jaxtap_core.telemetry.codec import encode, leaf_name
 from jaxtap_core.telemetry.stream import Stream, Streamed
 
 #: Plain data besides ``None`` and containers: arrays, and types whose text says all that the value is.

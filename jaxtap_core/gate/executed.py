@@ -65,9 +65,3 @@ def _flags(x: Any) -> tuple[Any, Any]:
 def given(args: Sequence[Any]) -> list[Any]:
     """The inputs of a program as it got them; those that were donated may be gone."""
     return [x.array if isinstance(x, Donated) else x for x in args]
-
-
-def is_inexact(x: Any) -> bool:
-    """Whether ``x`` is an array that can hold a NaN."""
-    # a Python number that JAX knows the type of has a dtype and no size
-    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c", "V") and getattr(x, "size", 1) > 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
 from jaxtap_core.gate.executed import Donated
+from jaxtap_core.jaxpr.values import can_hold_nan
 from jaxtap_core.records.kinds import Bad
 
 
@@ -17,11 +17,8 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
     """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
     if isinstance(x, Donated):
         return bool(x.nan if bad == "nan" else x.inf)
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    if kind not in ("f", "c", "V") or (kind == "V" and not jnp.issubdtype(x.dtype, jnp.inexact)):
-        return False
     # a program may hold constants that only its own tracing knew
-    if _compat.is_tracer(x) or not getattr(x, "size", 1):
+    if not can_hold_nan(x) or _compat.is_tracer(x):
         return False
     try:
         array = np.asarray(x)

@@ -23,7 +23,8 @@ from jax import export
 from jax.sharding import AxisType, NamedSharding
 
 from jaxtap_core import _compat
-from jaxtap_core.provenance.flat import host, quiet
+from jaxtap_core.jaxpr.values import host_array
+from jaxtap_core.provenance.flat import quiet
 from jaxtap_core.records.events import Finding
 from jaxtap_core.records.story import tell
 from jaxtap_core.telemetry.files import write_atomically
@@ -129,7 +130,7 @@ def _like(arg: Any) -> Any:
 
 def _describe(arg: Any) -> dict[str, Any]:
     key = hasattr(arg, "dtype") and jnp.issubdtype(arg.dtype, jax.dtypes.prng_key)
-    data = host(arg)
+    data = host_array(arg)
     float0 = data.dtype == jax.dtypes.float0
     return {
         "shape": list(data.shape),
@@ -139,7 +140,7 @@ def _describe(arg: Any) -> dict[str, Any]:
 
 
 def _bytes(arg: Any) -> np.ndarray:
-    return np.frombuffer(np.ascontiguousarray(host(arg)).tobytes(), np.uint8)
+    return np.frombuffer(np.ascontiguousarray(host_array(arg)).tobytes(), np.uint8)
 
 
 _SCRIPT = '''"""Runs a failing program on the inputs that it failed on; says which results are bad.

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxtap_core.gate.executed import Executed, is_inexact
+from jaxtap_core.gate.executed import Executed
+from jaxtap_core.jaxpr.values import can_hold_nan
 from jaxtap_core.records.kinds import Bad
 
 MOST = 64  # programs that wait with their inputs; of more, the oldest are judged by what is known
@@ -87,7 +88,7 @@ class Suspects:
     def used(self, arrays: Sequence[Any], results: Sequence[Any], is_bad: Callable[[Any], bool]) -> None:
         """A program took ``arrays`` and gave ``results``."""
         taken = [suspect for suspect in map(self._of, arrays) if suspect is not None]
-        floats = [x for x in results if is_inexact(x)] if taken else []
+        floats = [x for x in results if can_hold_nan(x)] if taken else []
         if not floats:
             return
         bad = [x for x in floats if is_bad(x)]

@@ -28,7 +28,8 @@ from jaxtap_core.instrument.plan import GATE_ROWS, BodyPlan, Check, EqnPlan, Loo
 from jaxtap_core.instrument.registry import rule_of
 from jaxtap_core.instrument.shadow_step import Pass, shielded, stays
 from jaxtap_core.instrument.stop_flag import STOP_FLAG, not_ended, not_raised, raised_by
-from jaxtap_core.jaxpr.structure import call_of
+from jaxtap_core.jaxpr.structure import WITHIN, inner_programs, kind_of
+from jaxtap_core.jaxpr.values import is_inexact
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.request.taps import Tap
 
@@ -124,9 +125,10 @@ class Interpreter:
                 return True
             if plan.check is not None and plan.check.kind == "primitive":
                 return True
-            call = call_of(eqns[position])
-            if call is not None and any(self._looks_inside(inner, call.jaxpr) for inner in plan.bodies):
-                return True
+            if kind_of(eqns[position].primitive) == "call":
+                wrapped = inner_programs(eqns[position])[WITHIN]
+                if any(self._looks_inside(inner, wrapped.jaxpr) for inner in plan.bodies):
+                    return True
         return False
 
     def _is_copied(self, site: Site) -> bool:
@@ -150,7 +152,7 @@ class Interpreter:
                 if kept and self._pass is not None and self._pass.copy:
                     outs = self._pass.kept.popleft()
                 elif plan is not None and plan.bodies:
-                    name = "call" if call_of(eqn) is not None else eqn.primitive.name
+                    name = "call" if kind_of(eqn.primitive) == "call" else eqn.primitive.name
                     outs = rule_of(name)(self, eqn, plan, values)
                 else:
                     outs = eqn.primitive.bind(*values, **_compat.bind_params(eqn))
@@ -327,7 +329,7 @@ class Interpreter:
                 deferred.setdefault(check.consumer, []).append((check, bad))
 
     def _watch(self, site: Site, tap: Tap, outs: Sequence[Any]) -> None:
-        watched = [x for x in site.selection.reduce(outs) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        watched = [x for x in site.selection.reduce(outs) if is_inexact(x)]
         if not watched:
             return
         hit = self._bad_somewhere(watched, site.lanes, inf=tap.inf)

@@ -8,6 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from jaxtap_core.jaxpr.values import can_hold_nan
+
 
 def _parts(x: Any) -> list[Any]:
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
@@ -42,6 +44,6 @@ def any_bad(arrays: Sequence[Any], *, nan: bool = True, inf: bool = False) -> An
     """Whether any of ``arrays`` of inexact dtype holds a NaN (or an Inf); a boolean scalar."""
     verdict = jnp.zeros((), bool)
     for x in arrays:
-        if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and jnp.size(x):
+        if can_hold_nan(x):
             verdict = verdict | has_bad(x, nan=nan, inf=inf)
     return verdict

@@ -11,20 +11,20 @@ from jaxtap_core import _compat
 from jaxtap_core.errors import LensError, warn
 from jaxtap_core.instrument.plan import BodyPlan, Budget, Check, EqnPlan, Look, Plan, Site
 from jaxtap_core.instrument.selection import Misfit, Selection, select_leaves, select_values
-from jaxtap_core.jaxpr.address import Numbering, built_by_jax, join, phase_of, source_of
+from jaxtap_core.jaxpr.address import join, phase_of, source_of
 from jaxtap_core.jaxpr.equations import (
     can_bear_nan,
     carry_avals,
     explicit_mesh,
     inexact_places,
     leaf_avals,
-    number_along,
     output_avals,
     selected_once,
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
-from jaxtap_core.jaxpr.liveness import Liveness, Used
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Call, Scan, ShardMap, While, call_of
+from jaxtap_core.jaxpr.liveness import LiveEquation, Liveness, liveness
+from jaxtap_core.jaxpr.structure import BODY, PREDICATE, WITHIN, Loop, ShardMap, inner_programs, loop_of
+from jaxtap_core.jaxpr.visit import Addressed, addressed
 from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.request.settings import Settings
 
@@ -36,7 +36,7 @@ DEBUG_PRIMITIVES = frozenset({"debug_callback", "debug_print"})
 class Scope:
     """Where the planner stands: address, enclosing loops, and what is inherited from them.
 
-    ``used`` says which outputs of the program it goes through are used, ``outs`` which of the equation it is at.
+    ``live`` is what lives of the program it goes through, ``None`` where nothing does (or nobody asks).
     """
 
     prefix: str = ""
@@ -47,12 +47,11 @@ class Scope:
     source: str = ""
     lanes: tuple[int, ...] = ()
     shards: int = 0
-    used: Used = ()
-    outs: Used = ()
+    live: Liveness | None = None
 
 
 class Planner:
-    """Walks one program and enters what is observed.
+    """Goes through one program and enters what is observed.
 
     Args:
         settings: what the lens is asked to do.
@@ -71,13 +70,12 @@ class Planner:
         self.fitted = 0
         self.paths: list[str] = []
         self._numbers = itertools.count()
-        self._liveness = Liveness()
         self._top = 0
 
     def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
         """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
-        everything = (True,) * len(_compat.body_of(jaxpr).jaxpr.outvars)
-        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase, used=everything))
+        live = liveness(jaxpr) if self.settings.level is not None else None
+        body = self._program(jaxpr, Scope(source=source, phase=phase, live=live))
         return Plan(
             body,
             self.sites,
@@ -90,40 +88,38 @@ class Planner:
             tuple(self.paths),
         )
 
-    # -- walking
+    # -- through the program
 
-    def _body(self, jaxpr: Any, numbering: Numbering, scope: Scope) -> BodyPlan:
+    def _program(self, jaxpr: Any, scope: Scope) -> BodyPlan:
+        """The plan of a program, a loop's body or predicate, or a branch."""
+        return self._body(jaxpr, addressed(jaxpr), scope)
+
+    def _body(self, jaxpr: Any, equations: Sequence[Addressed], scope: Scope) -> BodyPlan:
+        """The plan of ``jaxpr``, all of a level or the inside of a call in it, whose ``equations`` these are."""
         body = BodyPlan()
         selects = selected_once(jaxpr) if self._watches_births else {}
-        used = self._liveness.equations(jaxpr, scope.used)
-        for position, eqn in enumerate(_compat.body_of(jaxpr).jaxpr.eqns):
-            name = eqn.primitive.name
-            path = ""
-            scope = replace(scope, outs=used[position])
+        for position, one in enumerate(equations):
+            path = join(scope.prefix, one.segment)
             if not scope.prefix:
                 self._top += 1
-            if name in LOOPS:
-                path = self._loop(body, position, eqn, numbering, scope)
-            elif name == BRANCHES:
-                path = self._branches(body, position, eqn, numbering, scope)
-            elif (call := call_of(eqn)) is not None:
-                self._call(body, position, eqn, call, numbering, scope)
-            elif name == SHARDED:
-                self._shard_map(body, position, eqn, numbering, scope)
-            elif self.replica and name in DEBUG_PRIMITIVES:
+            lives = scope.live.equations[position] if scope.live is not None else None
+            if one.kind == "loop":
+                self._loop(body, position, one, path, scope, lives)
+            elif one.kind == "branches":
+                self._branches(body, position, one, path, scope, lives)
+            elif one.kind == "call":
+                self._call(body, position, one, _inside(scope, lives, WITHIN))
+            elif one.kind == "sharded":
+                self._shard_map(body, position, one, _inside(scope, lives, WITHIN))
+            elif self.replica and one.eqn.primitive.name in DEBUG_PRIMITIVES:
                 body.add(position, EqnPlan(drop=True))
-            path = path or join(scope.prefix, numbering.primitive(name))
-            self._primitive(body, position, eqn, path, scope, selects)
+            self._primitive(body, position, one, path, scope, selects, computed=lives is not None)
         return body
 
     @property
     def _watches_births(self) -> bool:
         level = self.settings.level
         return level is not None and level.name in ("born", "primitives")
-
-    def _inside(self, eqn: Any, scope: Scope) -> list[Scope]:
-        """For each inner program of an equation, where the planner stands in it."""
-        return [replace(scope, used=used) for _, used in self._liveness.inner(eqn, scope.outs)]
 
     def _at(self, eqn: Any, scope: Scope) -> Scope:
         return replace(
@@ -132,64 +128,77 @@ class Planner:
             source=source_of(eqn.source_info, scope.source),
         )
 
-    def _call(self, body: BodyPlan, position: int, eqn: Any, call: Call, numbering: Numbering, scope: Scope) -> None:
-        if self.inside and eqn.primitive.name.startswith("custom_"):
+    def _call(self, body: BodyPlan, position: int, one: Addressed, scope: Scope) -> None:
+        if self.inside and one.eqn.primitive.name.startswith("custom_"):
             return  # an outer transformation still needs the custom rule
-        inner = self._body(call.jaxpr, numbering, self._inside(eqn, self._at(eqn, scope))[0])
+        wrapped = inner_programs(one.eqn)[WITHIN]
+        inner = self._body(wrapped.jaxpr, one.within, self._at(one.eqn, scope))
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
-    def _shard_map(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> None:
-        mapped = ShardMap.of(eqn)
+    def _shard_map(self, body: BodyPlan, position: int, one: Addressed, scope: Scope) -> None:
+        mapped = ShardMap.of(one.eqn)
         if self.inside or scope.shards or mapped.partial:
             # an outer transformation still needs the equation; one inside another is not told apart; and a shard
             # that is itself spread over devices cannot call the host
-            number_along(mapped.jaxpr, numbering)
             return
-        here = replace(self._at(eqn, scope), shards=mapped.shards)
-        inner = self._body(mapped.jaxpr, numbering, self._inside(eqn, here)[0])
+        inner = self._body(mapped.jaxpr, one.within, replace(self._at(one.eqn, scope), shards=mapped.shards))
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
-    def _branches(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> str:
-        here = self._at(eqn, scope)
-        path = join(scope.prefix, numbering.structure("cond", built_by_jax(eqn.source_info)))
+    def _branches(
+        self,
+        body: BodyPlan,
+        position: int,
+        one: Addressed,
+        path: str,
+        scope: Scope,
+        lives: LiveEquation | None,
+    ) -> None:
+        here = self._at(one.eqn, scope)
         bodies = tuple(
-            self._body(branch, Numbering(), replace(inside, prefix=f"{path}/b{i}"))
-            for i, (branch, inside) in enumerate(zip(eqn.params["branches"], self._inside(eqn, here), strict=True))
+            self._program(branch.jaxpr, replace(_inside(here, lives, name), prefix=f"{path}/{name}"))
+            for name, branch in inner_programs(one.eqn).items()
         )
         if any(inner.plans for inner in bodies):
             body.add(position, EqnPlan(path=path, bodies=bodies), bodies)
-        return path
 
-    def _loop(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> str:
-        here = self._at(eqn, scope)
-        library = built_by_jax(eqn.source_info)
-        path = join(scope.prefix, numbering.structure(eqn.primitive.name, library))
-        scan = Scan.of(eqn) if eqn.primitive.name == "scan" else None
-        total = scan.length if scan is not None else None
-        inside = replace(here, prefix=path, depth=scope.depth + 1, total=total)
-        if scan is not None:
-            inside = replace(inside, bound=None if scope.bound is None else scope.bound * scan.length)
-            bodies: tuple[BodyPlan, ...] = (self._body(scan.jaxpr, Numbering(), self._inside(eqn, inside)[0]),)
-        else:
-            loop = While.of(eqn)
-            inside = replace(inside, bound=None, lanes=loop.lanes or scope.lanes)
-            predicate, around = self._inside(eqn, inside)
-            bodies = (
-                self._body(loop.predicate, Numbering(), replace(predicate, prefix=f"{path}/pred")),
-                self._body(loop.body, Numbering(), around),
-            )
+    def _loop(
+        self,
+        body: BodyPlan,
+        position: int,
+        one: Addressed,
+        path: str,
+        scope: Scope,
+        lives: LiveEquation | None,
+    ) -> None:
+        eqn, loop = one.eqn, loop_of(one.eqn)
+        inside = replace(
+            self._at(eqn, scope),
+            prefix=path,
+            depth=scope.depth + 1,
+            total=loop.length,
+            bound=None if scope.bound is None or loop.length is None else scope.bound * loop.length,
+            lanes=loop.lanes or scope.lanes,
+        )
+        bodies: tuple[BodyPlan, ...] = ()
+        if loop.predicate is not None:
+            before = replace(_inside(inside, lives, PREDICATE), prefix=f"{path}/{PREDICATE}")
+            bodies += (self._program(loop.predicate, before),)
+        bodies += (self._program(loop.body, _inside(inside, lives, BODY)),)
         self.paths.append(f"{path} ({inside.source})" if inside.source else path)
         plan = EqnPlan(path=path, bodies=bodies)
         self.depth = max(self.depth, inside.depth)
         # one shard that stops while others go on would leave them waiting for what it does not send
-        if self.settings.max_trips is not None and eqn.primitive.name == "while" and not scope.shards:
-            plan.budget = self._budget(eqn, path, inside)
+        if self.settings.max_trips is not None and loop.predicate is not None and not scope.shards:
+            plan.budget = self._budget(eqn, loop, path, inside)
         if self._emits(path, eqn, inside.depth):
-            self._loop_sites(plan, eqn, inside, library)
-        if self.settings.level is not None and self.settings.level.looks_into(scope.depth):
-            plan.check = self._loop_check(eqn, path, inside, once=scope.bound == 1)
+            self._loop_sites(plan, one, loop, inside)
+        level = self.settings.level
+        if level is not None and lives is not None and level.looks_into(scope.depth):
+            # what the program keeps, or all that it computes
+            judged = lives.results if level.name == "escape" else (*lives.carries, *lives.results[loop.num_carry :])
+            plan.check = self._loop_check(eqn, loop, path, inside, judged, once=scope.bound == 1)
         own = plan.carry or plan.output or plan.check or plan.budget
         if own or any(inner.plans for inner in bodies):
             body.add(position, plan, bodies)
@@ -197,7 +206,6 @@ class Planner:
                 if site is not None:
                     self._enter(body, site)
             body.states += [own.number for own in (plan.check, plan.budget) if own is not None]
-        return path
 
     def _emits(self, path: str, eqn: Any, depth: int) -> bool:
         settings = self.settings
@@ -252,8 +260,8 @@ class Planner:
             shards=scope.shards,
         )
 
-    def _loop_sites(self, plan: EqnPlan, eqn: Any, scope: Scope, library: bool) -> None:
-        settings, path = self.settings, plan.path
+    def _loop_sites(self, plan: EqnPlan, one: Addressed, loop: Loop, scope: Scope) -> None:
+        settings, path, eqn = self.settings, plan.path, one.eqn
         leaves = plan.leaves = carry_leaves(eqn)
         if settings.emits_carry:
             chosen = select_leaves(settings.select, leaves.names, leaf_avals(eqn, leaves), path)
@@ -265,28 +273,35 @@ class Planner:
                         f"{path}: the user's order of the carry leaves is not known; they are given as "
                         f"{list(leaves.names)}"
                     )
-            elif not library:
+            elif not one.by_library:
                 self.misfits.append(chosen)
-        if settings.emits_outputs and eqn.primitive.name == "scan":
+        if settings.emits_outputs and loop.length is not None:
             avals = output_avals(eqn)
             chosen = select_leaves(settings.select_ys, output_names(eqn), avals, path)
             if isinstance(chosen, Selection):
                 self.fitted += 1
                 plan.output = self._site(path, "output", scope, chosen, settings.live_outputs)
-            elif not library:
+            elif not one.by_library:
                 self.misfits.append(chosen)
 
     def _primitive(
-        self, body: BodyPlan, position: int, eqn: Any, path: str, scope: Scope, selects: dict[Any, int]
+        self,
+        body: BodyPlan,
+        position: int,
+        one: Addressed,
+        path: str,
+        scope: Scope,
+        selects: dict[Any, int],
+        *,
+        computed: bool,
     ) -> None:
-        name = eqn.primitive.name
-        structural = name in (*LOOPS, BRANCHES, SHARDED) or call_of(eqn) is not None
+        eqn, name = one.eqn, one.eqn.primitive.name
         taps = [
             (i, tap)
             for i, tap in enumerate(self.settings.taps)
-            if tap.fits(name) and not (structural and tap.primitives == "*")
+            if tap.fits(name) and not (one.kind != "plain" and tap.primitives == "*")
         ]
-        level, computed = self.settings.level, any(scope.outs) or bool(eqn.effects)
+        level = self.settings.level
         watched = level is not None and computed and level.watches(name) and can_bear_nan(eqn)
         if not (taps or watched):
             return
@@ -331,11 +346,10 @@ class Planner:
         kinds: tuple[Literal["nan", "inf"], ...] = ("nan", "inf") if self.settings.inf else ("nan",)
         return tuple(Look(names[i], i, bad, first + i) for bad in kinds for i in indices)
 
-    def _budget(self, eqn: Any, path: str, scope: Scope) -> Budget:
-        loop = While.of(eqn)
+    def _budget(self, eqn: Any, loop: Loop, path: str, scope: Scope) -> Budget:
         predicate = _compat.body_of(loop.predicate).jaxpr
         used = {id(atom) for e in predicate.eqns for atom in e.invars} | {id(v) for v in predicate.outvars}
-        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
+        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.role == "carry"}
         avals = carry_avals(eqn)
         budget = Budget(
             number=self._number(),
@@ -350,23 +364,17 @@ class Planner:
         self.budgets[budget.number] = budget
         return budget
 
-    def _judged(self, eqn: Any, outs: Used) -> Used:
-        """Which outputs of a loop are judged: what a program keeps, or at level ``carry`` all that it computes."""
-        assert self.settings.level is not None
-        return outs if self.settings.level.name == "escape" else self._liveness.inner(eqn, outs)[-1][1]
-
-    def _loop_check(self, eqn: Any, path: str, scope: Scope, *, once: bool) -> Check | None:
+    def _loop_check(
+        self, eqn: Any, loop: Loop, path: str, scope: Scope, judged: Sequence[bool], *, once: bool
+    ) -> Check | None:
+        if loop.length == 0:
+            return None  # no step can make anything bad
         avals = carry_avals(eqn)
-        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.place == "carry"}
+        names = {leaf.index: leaf.name for leaf in carry_leaves(eqn).leaves if leaf.role == "carry"}
         carry_names = [names.get(i, f"carry[{i}]") for i in range(len(avals))]
-        judged = self._judged(eqn, scope.outs)
         carries = self._looks([i for i in inexact_places(avals) if judged[i]], carry_names)
-        outputs: tuple[Look, ...] = ()
-        if eqn.primitive.name == "scan":
-            if not Scan.of(eqn).length:
-                return None  # no step can make anything bad
-            places = [i for i in inexact_places(output_avals(eqn)) if judged[len(avals) + i]]
-            outputs = self._looks(places, output_names(eqn), first=len(avals))
+        places = [i for i in inexact_places(output_avals(eqn)) if judged[len(avals) + i]]
+        outputs = self._looks(places, output_names(eqn), first=len(avals))
         if not carries + outputs:
             return None
         check = Check(
@@ -380,13 +388,18 @@ class Planner:
             looks=carries + outputs,
             top=self._top,
             carries=len(carries),
-            lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
+            lanes=loop.lanes,
             once=once,
             shards=scope.shards,
             mesh=explicit_mesh([var.aval for var in eqn.outvars]),
         )
         self.checks[check.number] = check
         return check
+
+
+def _inside(scope: Scope, lives: LiveEquation | None, name: str) -> Scope:
+    """Where the planner stands in an inner program: what lives of it is known where its equation lives."""
+    return replace(scope, live=None if lives is None else lives.inner[name])
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -14,7 +14,7 @@ import jax
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, call_of
+from jaxtap_core.jaxpr.structure import kind_of
 
 
 class Pass(NamedTuple):
@@ -24,19 +24,20 @@ class Pass(NamedTuple):
     copy: bool
 
 
+CALLBACK = "pure_callback"  # evaluated again it would call the host again
+
 # What the compiler hands to a library is no part of any kernel: it can be looked at where it is, and costs much.
 LIBRARY = frozenset(
     {"cholesky", "eig", "eigh", "fft", "householder_product", "lu", "qr", "sort", "svd", "triangular_solve"}
 )
-CALLBACK = "pure_callback"  # a copy would call the host again
 
 
 def stays(eqn: Any) -> bool:
     """Whether an equation is not evaluated again in a copy of the step that it stands in."""
+    if kind_of(eqn.primitive) == "call":
+        return False
     name = eqn.primitive.name
-    if name in (*LOOPS, BRANCHES, SHARDED, CALLBACK) or name in LIBRARY:
-        return True
-    return bool(eqn.effects) and call_of(eqn) is None
+    return kind_of(eqn.primitive) != "plain" or name in LIBRARY or name == CALLBACK or bool(eqn.effects)
 
 
 def shielded(values: Sequence[Any]) -> list[Any]:

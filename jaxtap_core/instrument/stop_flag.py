@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtap_core.instrument.selection import storable
+from jaxtap_core.jaxpr.values import is_inexact
 
 STOP_FLAG = -1  # the number of the stop flag among the states of a program
 
@@ -67,7 +68,7 @@ def _same(xs: Sequence[Any], ys: Sequence[Any], lanes: tuple[int, ...]) -> Any:
     verdict = jnp.ones(lanes, bool)
     for x, y in zip(map(storable, xs), map(storable, ys), strict=True):
         equal = x == y
-        if jnp.issubdtype(x.dtype, jnp.inexact):
+        if is_inexact(x):
             equal = equal | ((x != x) & (y != y))
         verdict = verdict & jnp.all(equal, axis=tuple(range(len(lanes), equal.ndim)))
     return verdict

@@ -90,12 +90,8 @@ def computed_by_jax(source_info: Any) -> bool:
 
     Other functions of JAX (``where``, ``full``, ``x.at[...].set``) pass on what they are given.
     """
-    called = ""
-    for file, _ in _compat.raw_files(source_info):
-        if not file.startswith(_JAX_ROOT):
-            break
-        called = file
-    return called.startswith(_COMPUTING)
+    frames = library_frames(source_info)
+    return bool(frames) and frames[-1][0].startswith(_COMPUTING)
 
 
 # Functions that leave NaN out of what they compute; what they make of nothing but NaN is no birth.
@@ -130,12 +126,12 @@ def _own_frames(source_info: Any) -> Iterator[tuple[str, str]]:
 
 def is_fori(source_info: Any) -> bool:
     """Whether the loop was built by ``fori_loop``, which adds a hidden counter (and limit) to the carry."""
-    for file, function in _compat.raw_files(source_info):
-        if not file.startswith(_JAX_ROOT):
-            return False
-        if function == "fori_loop":
-            return True
-    return False
+    return any(function == "fori_loop" for _, function in library_frames(source_info))
+
+
+def library_frames(source_info: Any) -> list[tuple[str, str]]:
+    """(file, function) of JAX's frames in which an equation was built, innermost first: the user called the last."""
+    return list(itertools.takewhile(lambda frame: frame[0].startswith(_JAX_ROOT), _compat.raw_files(source_info)))
 
 
 def phase_of(source_info: Any, outer: Phase = "forward") -> Phase:

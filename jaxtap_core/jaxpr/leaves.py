@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from jaxtap_core import _compat
 from jaxtap_core.jaxpr.address import is_fori
-from jaxtap_core.jaxpr.structure import Scan, While
+from jaxtap_core.jaxpr.structure import loop_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Leaf:
     """One leaf: its name, and which carry or which constant of the loop holds it."""
 
     name: str
-    place: Literal["carry", "const"]
+    role: Literal["carry", "const"]
     index: int
 
 
@@ -39,7 +39,7 @@ class Leaves:
 
     def values(self, consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
         """The leaves' values among a loop's constants and carries."""
-        return [(carry if leaf.place == "carry" else consts)[leaf.index] for leaf in self.leaves]
+        return [(carry if leaf.role == "carry" else consts)[leaf.index] for leaf in self.leaves]
 
 
 def tidy(name: str) -> str:
@@ -111,23 +111,18 @@ def _hidden_counters(names: Sequence[str], fori: bool, dynamic: bool) -> int:
 
 
 def carry_leaves(eqn: Any) -> Leaves:
-    """The carry leaves of a ``scan`` or ``while`` equation."""
-    fori = is_fori(eqn.source_info)
-    if eqn.primitive.name == "scan":
-        scan = Scan.of(eqn)
-        consts, carry, xs = scan.split(_compat.arg_names(scan.jaxpr))
-        return _named(consts, carry, xs, _hidden_counters(carry, fori, dynamic=False))
-    loop = While.of(eqn)
-    names = list(_compat.arg_names(loop.body))
-    consts, carry = names[: loop.body_consts], names[loop.body_consts :]
+    """The carry leaves of a loop equation."""
+    loop = loop_of(eqn)
+    consts, carry, xs = loop.split_inputs(_compat.arg_names(loop.body))
     # a fori_loop that stayed a while carries its limit behind its counter
-    return _named(consts, carry, (), _hidden_counters(carry, fori, dynamic=True))
+    hidden = _hidden_counters(carry, is_fori(eqn.source_info), dynamic=loop.length is None)
+    return _named(consts, carry, xs, hidden)
 
 
 def output_names(eqn: Any) -> tuple[str, ...]:
-    """Names of the per-step outputs of a ``scan`` equation: ``out.loss``, ``out[1]``, ``out``."""
-    scan = Scan.of(eqn)
-    paths = _compat.result_paths(scan.jaxpr)[scan.num_carry :]
+    """Names of the per-step outputs of a loop: ``out.loss``, ``out[1]``, ``out``."""
+    loop = loop_of(eqn)
+    paths = _compat.result_paths(loop.body)[loop.num_carry :]
     names = []
     for i, path in enumerate(paths):
         rest = path.removeprefix("result[1]")

@@ -17,15 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxtap_core.provenance.flat import Node, host, is_inexact
+from jaxtap_core.jaxpr.values import host_array, is_inexact
+from jaxtap_core.provenance.flat import Node
 
 Index = tuple[int, ...]
 Box = tuple[int | slice | np.ndarray, ...]  # indexes an operand
-Rule = Callable[[Node, int, Index, Sequence[Any]], list[tuple[int, Box]]]
+DependenceRule = Callable[[Node, int, Index, Sequence[Any]], list[tuple[int, Box]]]
 
 WHOLE = slice(None)
 
-RULES: dict[str, Rule] = {}
+DEPENDENCE: dict[str, DependenceRule] = {}
 
 
 def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -37,7 +38,7 @@ def boxes(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
         index: which element of that output.
         values: the operands that are booleans or integers, as arrays; ``None`` for the others.
     """
-    rule = RULES.get(node.primitive)
+    rule = DEPENDENCE.get(node.primitive)
     if rule is None:
         shape = node.eqn.outvars[output].aval.shape
         rule = elementwise if node.primitive in ELEMENTWISE and len(shape) == len(index) else everything
@@ -81,7 +82,7 @@ def _same_operand(node: Node, output: int, index: Index, values: Sequence[Any]) 
 
 
 for _name in ("optimization_barrier",):
-    RULES[_name] = _same_operand
+    DEPENDENCE[_name] = _same_operand
 
 
 def _select(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -91,7 +92,7 @@ def _select(node: Node, output: int, index: Index, values: Sequence[Any]) -> lis
     return [(1 + int(which[index] if which.ndim else which), index)]
 
 
-RULES["select_n"] = _select
+DEPENDENCE["select_n"] = _select
 
 
 # -- moving elements about: the equation itself, run on the numbers of the elements, tells where
@@ -128,7 +129,7 @@ def _numbered(node: Node, values: Sequence[Any]) -> tuple[list[Any], list[int]]:
 
 
 def _origin(node: Node, moved: Any, index: Index, starts: Sequence[int]) -> list[tuple[int, Box]]:
-    number = int(host(moved)[index])
+    number = int(host_array(moved)[index])
     for i in reversed(range(len(starts))):
         if 0 <= starts[i] <= number:
             place = np.unravel_index(number - starts[i], shape_of(node, i))
@@ -153,7 +154,7 @@ for _name in (
     "tile",
     "transpose",
 ):
-    RULES[_name] = _move
+    DEPENDENCE[_name] = _move
 
 
 def _split(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -163,7 +164,7 @@ def _split(node: Node, output: int, index: Index, values: Sequence[Any]) -> list
     return [(0, tuple(moved))]
 
 
-RULES["split"] = _split
+DEPENDENCE["split"] = _split
 
 
 def _unstack(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -171,7 +172,7 @@ def _unstack(node: Node, output: int, index: Index, values: Sequence[Any]) -> li
     return [(0, (*index[:axis], output, *index[axis:]))]
 
 
-RULES["unstack"] = _unstack
+DEPENDENCE["unstack"] = _unstack
 
 
 # -- along whole axes
@@ -184,7 +185,7 @@ def _reduce(node: Node, output: int, index: Index, values: Sequence[Any]) -> lis
 
 
 for _name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"):
-    RULES[_name] = _reduce
+    DEPENDENCE[_name] = _reduce
 
 
 def _cumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -194,7 +195,7 @@ def _cumulate(node: Node, output: int, index: Index, values: Sequence[Any]) -> l
 
 
 for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    RULES[_name] = _cumulate
+    DEPENDENCE[_name] = _cumulate
 
 
 def _sort(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -202,7 +203,7 @@ def _sort(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[
     return [(output, (*index[:axis], WHOLE, *index[axis + 1 :]))]
 
 
-RULES["sort"] = _sort
+DEPENDENCE["sort"] = _sort
 
 
 def _top(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -210,7 +211,7 @@ def _top(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
     return [(0, (*index[:axis], WHOLE, *index[axis + 1 :]))]
 
 
-RULES["top_k"] = _top
+DEPENDENCE["top_k"] = _top
 
 
 def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -227,7 +228,7 @@ def _dot(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
     return result
 
 
-RULES["dot_general"] = _dot
+DEPENDENCE["dot_general"] = _dot
 
 
 def opposite(node: Node, mine: int, index: Index, other: int, box: Box, lead: int = 0) -> Box:
@@ -268,7 +269,7 @@ for _name in [
     "symmetric_product",
     "tridiagonal",
 ]:
-    RULES[_name] = _matrices
+    DEPENDENCE[_name] = _matrices
 
 
 def _triangular(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -277,7 +278,7 @@ def _triangular(node: Node, output: int, index: Index, values: Sequence[Any]) ->
     return [(0, (*index[:-2], WHOLE, WHOLE)), (1, (*index[:-2], *side))]
 
 
-RULES["triangular_solve"] = _triangular
+DEPENDENCE["triangular_solve"] = _triangular
 
 
 def _diagonals(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -285,7 +286,7 @@ def _diagonals(node: Node, output: int, index: Index, values: Sequence[Any]) -> 
     return [(0, diagonal), (1, diagonal), (2, diagonal), (3, (*index[:-2], WHOLE, index[-1]))]
 
 
-RULES["tridiagonal_solve"] = _diagonals
+DEPENDENCE["tridiagonal_solve"] = _diagonals
 
 
 def _fft(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -293,7 +294,7 @@ def _fft(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[t
     return [(0, (*index[:kept], *(WHOLE,) * (len(index) - kept)))]
 
 
-RULES["fft"] = _fft
+DEPENDENCE["fft"] = _fft
 
 
 def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -304,7 +305,7 @@ def _scatter(node: Node, output: int, index: Index, values: Sequence[Any]) -> li
     return _origin(node, lax.scatter(*operands, **{k: node.eqn.params[k] for k in names}), index, starts)
 
 
-RULES["scatter"] = _scatter
+DEPENDENCE["scatter"] = _scatter
 
 
 # -- sums over elements that lie anywhere: where the derivative of the sum is not zero
@@ -314,7 +315,7 @@ def _support(f: Callable[..., Any], shapes: Sequence[tuple[int, ...]], index: In
     """For each argument of ``f`` (a sum of products of one element each), the elements in element ``index`` of it."""
     total, pull = jax.vjp(f, *(jnp.ones(shape, jnp.float32) for shape in shapes))
     shares = pull(jnp.zeros(total.shape, total.dtype).at[index].set(1))
-    return [_box_of(np.argwhere(host(share) != 0)) for share in shares]
+    return [_box_of(np.argwhere(host_array(share) != 0)) for share in shares]
 
 
 def _box_of(places: np.ndarray) -> Box:
@@ -334,7 +335,7 @@ def _accumulate(node: Node, output: int, index: Index, values: Sequence[Any]) ->
 
 
 for _name in ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"):
-    RULES[_name] = _accumulate
+    DEPENDENCE[_name] = _accumulate
 
 
 def _window(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -346,7 +347,7 @@ def _window(node: Node, output: int, index: Index, values: Sequence[Any]) -> lis
 
 
 for _name in ("reduce_window_sum", "reduce_window_max", "reduce_window_min"):
-    RULES[_name] = _window
+    DEPENDENCE[_name] = _window
 
 
 def _convolution(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
@@ -356,4 +357,4 @@ def _convolution(node: Node, output: int, index: Index, values: Sequence[Any]) -
     return list(enumerate(_support(convolve, shapes, index)))
 
 
-RULES["conv_general_dilated"] = _convolution
+DEPENDENCE["conv_general_dilated"] = _convolution

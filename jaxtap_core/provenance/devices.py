@@ -1,8 +1,8 @@
 """Running programs where they stood: on one device, or on every shard of a mesh at once.
 
-Inside of ``shard_map`` each shard has values of its own. A place in there keeps all of them, stacked
-along a first axis, and so the index of an element begins with its shard. A runner compiles programs
-over the values of a place and knows about that first axis; nothing else does.
+Inside of ``shard_map`` each shard has values of its own. An activation in there keeps all of them, stacked along a
+first axis, and so the index of an element begins with its shard. A runner compiles programs over the values of an
+activation and knows about that first axis; nothing else does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxtap_core.jaxpr.structure import ShardMap
-from jaxtap_core.provenance.flat import CannotReplay, Level, Node, host
+from jaxtap_core.jaxpr.values import host_array
+from jaxtap_core.provenance.flat import CannotReplay, FlatProgram, Node
 
 COLLECTIVES = frozenset(
     {
@@ -48,8 +49,8 @@ class OneProgram:
         """A value that the program holds as a constant."""
         return value
 
-    def anywhere(self, verdict: Any, level: Level) -> Any:
-        """Whether ``verdict``, inside a loop with the body ``level``, is true for any shard."""
+    def anywhere(self, verdict: Any, flat: FlatProgram) -> Any:
+        """Whether ``verdict``, inside a loop with the body ``flat``, is true for any shard."""
         return verdict
 
 
@@ -84,10 +85,10 @@ class Shards:
         stacked = jnp.broadcast_to(jnp.asarray(value), (*self.lead, *np.shape(value)))
         return jax.device_put(stacked, NamedSharding(self.mesh, P(self.axes)))
 
-    def anywhere(self, verdict: Any, level: Level) -> Any:
-        """Whether ``verdict``, inside a loop with the body ``level``, is true for any shard."""
+    def anywhere(self, verdict: Any, flat: FlatProgram) -> Any:
+        """Whether ``verdict``, inside a loop with the body ``flat``, is true for any shard."""
         # Shards that talk to each other in a loop must leave it together; others may not be able to.
-        return lax.pmax(verdict.astype(jnp.int32), self.axes) > 0 if talks(level) else verdict
+        return lax.pmax(verdict.astype(jnp.int32), self.axes) > 0 if talks(flat) else verdict
 
     # -- between the whole and the shards
 
@@ -100,7 +101,7 @@ class Shards:
         """Shard and element that became element ``index`` of an output of the equation."""
         numbers = self._numbers((*self.lead, *local_shape), P(self.axes))
         join = self._mapped(lambda x: x[0], P(self.axes), self.out_specs[output])
-        number = host(jax.jit(join)(numbers))[index]
+        number = host_array(jax.jit(join)(numbers))[index]
         return tuple(int(k) for k in np.unravel_index(int(number), (*self.lead, *local_shape)))
 
     def outside(self, operand: int, index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,7 +109,7 @@ class Shards:
         spec = self.in_specs[operand]
         numbers = self._numbers(shape, spec)
         split = self._mapped(lambda x: x[None], spec, P(self.axes))
-        number = host(jax.jit(split)(numbers))[index]
+        number = host_array(jax.jit(split)(numbers))[index]
         return tuple(int(k) for k in np.unravel_index(int(number), shape))
 
     def _numbers(self, shape: tuple[int, ...], spec: Any) -> Any:
@@ -119,6 +120,6 @@ class Shards:
 Runner = OneProgram | Shards
 
 
-def talks(level: Level) -> bool:
-    """Whether the shards that run ``level`` exchange values."""
-    return any(node.primitive in COLLECTIVES or any(talks(inner) for inner in node.all_inner()) for node in level.nodes)
+def talks(flat: FlatProgram) -> bool:
+    """Whether the shards that run ``flat`` exchange values."""
+    return any(node.primitive in COLLECTIVES or any(talks(inner) for inner in node.all_inner()) for node in flat.nodes)

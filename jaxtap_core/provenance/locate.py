@@ -16,12 +16,13 @@ import jax
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, Scan
-from jaxtap_core.provenance.activation import Entry, NotMet, Place, numpy_codes
+from jaxtap_core.jaxpr.structure import BODY, PREDICATE, loop_of
+from jaxtap_core.jaxpr.values import host_array
+from jaxtap_core.provenance.activation import Activation, NotReproduced, numpy_codes
 from jaxtap_core.provenance.backward import Given, first_bad, follow, region_of
 from jaxtap_core.provenance.dependence import Index
-from jaxtap_core.provenance.flat import BITS, CannotReplay, Level, Node, evaluate, flatten, host, quiet
-from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, Found
+from jaxtap_core.provenance.flat import BITS, CannotReplay, FlatProgram, Node, evaluate, flatten, quiet
+from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, BadStep
 from jaxtap_core.provenance.report import origin_of
 from jaxtap_core.records.events import Origin
 from jaxtap_core.records.kinds import Phase
@@ -98,7 +99,7 @@ def explain_target(
         return _unexplained(DONATED, KEEP)
     try:
         with _compat.set_current_trace(_compat.eval_trace):
-            return _Replay(jaxpr, args, target, source, phase).explain()
+            return _Locator(jaxpr, args, target, source, phase).explain()
     except CannotReplay as error:
         return _unexplained(str(error))
     except Exception as error:  # an explanation must never be what breaks a test
@@ -114,7 +115,7 @@ def _unexplained(reason: str, advice: str = "") -> Explanation:
     return Explanation(Origin("", "", (), None, "", "forward", (), reason, advice, reproduced=False))
 
 
-class _Replay:
+class _Locator:
     """One program, its inputs and one target."""
 
     def __init__(self, jaxpr: Any, args: Sequence[Any], target: Target, source: str, phase: Phase) -> None:
@@ -122,14 +123,14 @@ class _Replay:
         self.jaxpr, self.args, self.target = quiet(jaxpr), list(args), target
         self.bit = BITS[target.bad]
         self.names = _compat.arg_names(jaxpr)
-        self.level = flatten(self.jaxpr, self.source, self.phase)
-        if any(_compat.is_ref(self.level.avals[n]) for n in self.level.inputs):
+        self.flat = flatten(self.jaxpr, self.source, self.phase)
+        if any(_compat.is_ref(self.flat.avals[n]) for n in self.flat.inputs):
             raise CannotReplay("the program changes a mutable reference it was given: its first content is gone")
         self.shift = 0
         if _compat.body_of(self.jaxpr).jaxpr.effects:
             self._discharge()
         complete = target.kind == "result"  # of other programs it is not known whether they came to an end
-        self.root = Place(self.level, self.args, complete=complete)
+        self.root = Activation(self.flat, self.args, complete=complete)
 
     def explain(self) -> Explanation:
         """The explanation of the target."""
@@ -137,82 +138,81 @@ class _Replay:
             return self._result()
         if self.target.kind == "primitive":
             return self._primitive()
-        return self._leaf()
+        return self._loop_leaf()
 
     def _discharge(self) -> None:
         """Turn references into values; a scan that used some has more carries, before its own."""
-        old, target = self.level, self.target
+        old, target = self.flat, self.target
         self.jaxpr = _compat.without_refs(self.jaxpr)
-        self.level = flatten(self.jaxpr, self.source, self.phase)
+        self.flat = flatten(self.jaxpr, self.source, self.phase)
         if target.kind == "carry":
-            before, after = node_of(old, target.path).eqn, node_of(self.level, target.path).eqn
+            before, after = node_of(old, target.path).eqn, node_of(self.flat, target.path).eqn
             if len(before.outvars) != len(after.outvars):
-                if before.primitive.name != "scan":
+                loop = loop_of(before)
+                if loop.predicate is not None:
                     raise CannotReplay(f"{target.path} uses mutable references")
-                scan = Scan.of(before)
-                consts = scan.split([var.aval for var in before.invars])[0]
+                _, consts, _, _ = loop.split([var.aval for var in before.invars])
                 self.shift = 1 + sum(map(_compat.is_ref, consts))
 
     # -- the three kinds of target
 
     def _result(self) -> Explanation:
         results = jax.jit(_compat.jaxpr_as_fun(self.jaxpr))(*self.args)
-        code = numpy_codes(host(results[self.target.index]))
+        code = numpy_codes(host_array(results[self.target.index]))
         if not (code & self.bit).any():
             raise CannotReplay(f"a second run of the same program did not give it again{self._without_jit()}")
         try:
-            return self._follow(self.root, self.level.outputs[self.target.index], code, ...)
-        except NotMet as error:
+            return self._follow(self.root, self.flat.outputs[self.target.index], code, ...)
+        except NotReproduced as error:
             raise CannotReplay(f"{error}{self._without_jit()}") from error
 
     def _without_jit(self) -> str:
-        env = evaluate(self.level, self.args, self.level.outputs)
-        code = numpy_codes(host(env[self.level.outputs[self.target.index]]))
+        env = evaluate(self.flat, self.args, self.flat.outputs)
+        code = numpy_codes(host_array(env[self.flat.outputs[self.target.index]]))
         seen = "is there" if (code & self.bit).any() else "is not there"
         return f"; run equation by equation, without jit, it {seen}"
 
     def _primitive(self) -> Explanation:
-        place, node = self._descend()
+        activation, node = self._descend()
         number = node.outputs[self.target.index]
-        return self._follow(place, number, place.code(number), self.target.lane or ...)
+        return self._follow(activation, number, activation.code(number), self.target.lane or ...)
 
-    def _leaf(self) -> Explanation:
-        place, node = self._descend()
-        passage = place.passage(node)
-        leaf = self.target.index + (passage.num_carry if self.target.kind == "output" else self.shift)
-        out = passage.body.outputs[leaf]
+    def _loop_leaf(self) -> Explanation:
+        activation, node = self._descend()
+        replay = activation.replay(node)
+        leaf = self.target.index + (replay.loop.num_carry if self.target.kind == "output" else self.shift)
+        out = replay.body.outputs[leaf]
         known = self.target.steps[-1] if self.target.steps else None
-        region = region_of(passage.shape(leaf), self.target.lane)
+        region = region_of(replay.shape(leaf), self.target.lane)
         stop = ENDLESS if known is None else known + 1
-        found = passage.find(leaf, self.bit, region, first=True, stop=stop)
+        found = replay.step_that_turned_bad(leaf, self.bit, region, first=True, stop=stop)
         if found.step == NEVER:
-            raise NotMet(self.target.path)
+            raise NotReproduced(self.target.path)
         if found.step == AT_ENTRY:
-            number = node.inputs[passage.pred_consts + passage.num_consts + leaf]
-            return self._follow(place, number, place.code(number), self.target.lane or ..., step=AT_ENTRY)
-        entry = Entry(place, node, "body", passage, found.step, leaf)
-        body = place.body(node, found.before, entry)
+            number = replay.initial(leaf)
+            return self._follow(activation, number, activation.code(number), self.target.lane or ..., step=AT_ENTRY)
+        body = activation.body(node, found.before, found.step)
         code = body.code(out)
-        if passage.lanes and code.shape:
-            active = passage.active(found.before)
+        if replay.loop.lanes and code.shape:
+            active = replay.active(found.before)
             code = np.where(active.reshape(active.shape + (1,) * (code.ndim - active.ndim)), code, 0)
         return self._follow(body, out, code, self.target.lane or ..., found)
 
     def _follow(
         self,
-        place: Place,
+        activation: Activation,
         number: int,
         code: np.ndarray,
         box: Any,
-        found: Found | None = None,
+        found: BadStep | None = None,
         step: int | None = None,
     ) -> Explanation:
-        whole = code.shape == place.shape(number)
+        whole = code.shape == activation.shape(number)
         index = first_bad(code, self.bit, box) if whole else None
-        if found is not None and place.entry is not None:
-            place.entry = place.entry._replace(element=index)
+        if found is not None and activation.entry is not None:
+            activation.entry = activation.entry._replace(element=index)
             step = found.step
-        end = follow(place, number, index, self.target.bad)
+        end = follow(activation, number, index, self.target.bad)
         return Explanation(
             origin=origin_of(end, self.names),
             given=isinstance(end, Given),
@@ -223,49 +223,49 @@ class _Replay:
             step=step,
         )
 
-    # -- finding the place
+    # -- going to the target
 
-    def _descend(self) -> tuple[Place, Node]:
-        """The place in which the target's loop or primitive stands, and its node."""
-        place, steps = self.root, iter(self.target.steps)
+    def _descend(self) -> tuple[Activation, Node]:
+        """The activation in which the target's loop or primitive stands, and its node."""
+        activation, steps = self.root, iter(self.target.steps)
         segments = self.target.path.split("/")
         while True:
-            place, node = place.locate(segments.pop(0))
+            activation, node = activation.locate(segments.pop(0))
             if not segments:
-                return place, node
-            if node.primitive == BRANCHES:
-                place = place.branch(node)
-                if not place.path.endswith(f"/{segments.pop(0)}"):
-                    raise NotMet(f"another branch of {node.segment} is taken")
-            elif node.primitive in LOOPS:
+                return activation, node
+            if node.kind == "branches":
+                activation = activation.branch(node)
+                if not activation.path.endswith(f"/{segments.pop(0)}"):
+                    raise NotReproduced(f"another branch of {node.segment} is taken")
+            elif node.kind == "loop":
                 step = next(steps, None)
                 if step is None:
                     raise CannotReplay(f"the step of {node.segment} is not known")
-                if segments[0] == "pred":
+                if segments[0] == PREDICATE:
                     segments.pop(0)
-                    place = place.pred_at(node, step)
+                    activation = activation.pred_at(node, step)
                 else:
-                    place = place.at_step(node, step)
+                    activation = activation.at_step(node, step)
             else:
                 raise CannotReplay(f"the program has no {self.target.path}")
-            place.complete = self.target.kind == "result"
+            activation.complete = self.target.kind == "result"
 
 
-def node_of(level: Level, path: str) -> Node:
+def node_of(flat: FlatProgram, path: str) -> Node:
     """The equation at an address."""
     segments = path.split("/")
     while True:
         segment = segments.pop(0)
-        node = next((node for node in level.nodes if node.segment == segment), None)
+        node = flat.node_at(segment)
         if node is None:
             raise CannotReplay(f"the program has no {segment}")
         if not segments:
             return node
-        branch = node.primitive == BRANCHES or segments[0] == "pred"
-        level = node.inner(segments.pop(0) if branch else "body")
+        named = node.kind == "branches" or segments[0] == PREDICATE
+        flat = node.inner(segments.pop(0) if named else BODY)
 
 
-def _last_good(found: Found | None) -> dict[str, Any] | None:
+def _last_good(found: BadStep | None) -> dict[str, Any] | None:
     if found is None or not np.isfinite(found.last).all():
         return None
     return {"step": found.step - 1, "min": found.last[0], "max": found.last[1]}

@@ -1,8 +1,8 @@
 """Going through a loop again to one of its steps.
 
-A `Passage` runs a ``scan`` or ``while`` step by step as production does (lanes that have finished
-keep their values) and stops where a leaf turns bad, or after a given number of steps. It hands
-back the carry *before* that step, so that the step itself can be looked at as a level of its own.
+A `LoopReplay` runs a loop step by step as production does (lanes that have finished keep their values) and stops where
+a leaf turns bad, or after a given number of steps. It hands back the carry *before* that step, so that the step itself
+can be looked at as a program of its own.
 """
 
 from __future__ import annotations
@@ -14,23 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxtap_core.jaxpr.structure import Scan, While
+from jaxtap_core.jaxpr.structure import BODY, PREDICATE, loop_of
 from jaxtap_core.provenance.devices import Runner
-from jaxtap_core.provenance.flat import Level, Node, codes, evaluate
+from jaxtap_core.provenance.flat import FlatProgram, Node, codes, evaluate
 
 ENDLESS = 2**31 - 1
 AT_ENTRY, NEVER = -1, -2
 
 
-class Found(NamedTuple):
-    """Where a leaf turned bad.
+class BadStep(NamedTuple):
+    """The step at which a leaf turned bad.
 
     Attributes:
-        step: the step that made it bad, `AT_ENTRY` where it came in bad, `NEVER` where it was not
-            met.
+        step: the step that made it bad, `AT_ENTRY` where it came in bad, `NEVER` where it was not met.
         before: the carry before that step.
-        last: least and greatest finite element of the leaf before that step (nan where there was
-            none).
+        last: least and greatest finite element of the leaf before that step (nan where there was none).
     """
 
     step: int
@@ -38,7 +36,7 @@ class Found(NamedTuple):
     last: tuple[float, float]
 
 
-class Passage:
+class LoopReplay:
     """The steps of one loop equation.
 
     Args:
@@ -48,60 +46,49 @@ class Passage:
     """
 
     def __init__(self, node: Node, operands: Sequence[Any], runner: Runner) -> None:
-        self.runner = runner
-        self.body: Level = node.inner("body")
-        self.operands = list(operands)
-        self.reverse = False
-        self.length: int | None = None
-        self.lanes: tuple[int, ...] = ()
-        self.pred: Level | None = None
-        if node.primitive == "scan":
-            scan = Scan.of(node.eqn)
-            self.length, self.reverse = scan.length, scan.reverse
-            self.num_consts, self.num_carry = scan.num_consts, scan.num_carry
-            self.pred_consts = 0
-        else:
-            loop = While.of(node.eqn)
-            self.lanes, self.pred = loop.lanes, node.inner("pred")
-            self.pred_consts, self.num_consts = loop.predicate_consts, loop.body_consts
-            self.num_carry = len(operands) - self.pred_consts - self.num_consts
+        self.node, self.operands, self.runner = node, list(operands), runner
+        self.loop = loop_of(node.eqn)
+        self.body: FlatProgram = node.inner(BODY)
+        self.pred: FlatProgram | None = node.inner(PREDICATE) if self.loop.predicate is not None else None
 
     # -- how operands and inner inputs correspond
 
-    def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        """Operands as the predicate's constants, the body's, carries, scanned inputs."""
-        a = self.pred_consts
-        b, c = a + self.num_consts, a + self.num_consts + self.num_carry
-        return list(operands[:a]), list(operands[a:b]), list(operands[b:c]), list(operands[c:])
-
     def row(self, step: Any) -> Any:
         """Which row of the scanned inputs (and stacked outputs) belongs to a step, and back."""
-        return self.length - 1 - step if self.reverse and self.length is not None else step
+        return self.loop.length - 1 - step if self.loop.reverse and self.loop.length is not None else step
 
     def body_inputs(self, operands: Sequence[Any], carry: Sequence[Any], step: Any) -> list[Any]:
         """Inputs of the body at a step."""
-        _, consts, _, xs = self.split(operands)
+        _, consts, _, xs = self.loop.split(operands)
         row = self.row(step)
         return [*consts, *carry, *(lax.dynamic_index_in_dim(x, row, keepdims=False) for x in xs)]
+
+    def pred_inputs(self, operands: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
+        """Inputs of the predicate before a step."""
+        return [*self.loop.split(operands)[0], *carry]
+
+    def initial(self, leaf: int) -> int:
+        """Number of the value, around the loop, that carry ``leaf`` begins with."""
+        return self.node.inputs[self.loop.first_carry + leaf]
 
     # -- running
 
     def _pred(self, operands: Sequence[Any], carry: Sequence[Any]) -> Any:
         assert self.pred is not None
-        env = evaluate(self.pred, [*self.split(operands)[0], *carry], self.pred.outputs)
+        env = evaluate(self.pred, self.pred_inputs(operands, carry), self.pred.outputs)
         return env[self.pred.outputs[0]]
 
     def _going(self, operands: Sequence[Any], carry: Sequence[Any], step: Any, stop: Any) -> Any:
         within = step < stop
         if self.pred is None:
-            return within & (step < self.length)
+            return within & (step < self.loop.length)
         return within & jnp.any(self._pred(operands, carry))
 
     def _step(self, operands: Sequence[Any], carry: Sequence[Any], step: Any) -> list[Any]:
         """New carry, then the step's outputs."""
         env = evaluate(self.body, self.body_inputs(operands, carry, step), self.body.outputs)
         results = [env[n] for n in self.body.outputs]
-        if not self.lanes:
+        if not self.loop.lanes:
             return results
         active = self._pred(operands, carry)
         return [
@@ -110,12 +97,10 @@ class Passage:
         ]
 
     def _search(self, leaf: int, bit: int, first: bool) -> Any:
-        """A program (operands, region, stop) that finds the step at which body output ``leaf``
-        turned bad.
+        """A program (operands, region, stop) that finds the step at which body output ``leaf`` turned bad.
 
-        ``region`` (booleans of the leaf's shape) says which elements count. With ``first`` the
-        first such step before ``stop``; otherwise the last time before ``stop`` that it turned
-        bad.
+        ``region`` (booleans of the leaf's shape) says which elements count. With ``first`` the first such step before
+        ``stop``; otherwise the last time before ``stop`` that it turned bad.
         """
 
         def program(operands: Sequence[Any], region: Any, stop: Any) -> Any:
@@ -123,11 +108,11 @@ class Passage:
                 here = jnp.any(((codes(value) & bit) > 0) & region)
                 return self.runner.anywhere(here, self.body)
 
-            carry = self.split(operands)[2]
-            entry = is_bad(carry[leaf]) if leaf < self.num_carry else jnp.bool_(False)
+            carry, num_carry = self.loop.split(operands)[2], self.loop.num_carry
+            entry = is_bad(carry[leaf]) if leaf < num_carry else jnp.bool_(False)
             aval = self.body.avals[self.body.outputs[leaf]]
             last = _spread(
-                carry[leaf] if leaf < self.num_carry else jnp.full(aval.shape, jnp.nan, aval.dtype),
+                carry[leaf] if leaf < num_carry else jnp.full(aval.shape, jnp.nan, aval.dtype),
                 region,
             )
             start = jnp.where(entry, AT_ENTRY, NEVER).astype(jnp.int32)
@@ -148,7 +133,7 @@ class Passage:
                 last = tuple(jnp.where(now, old, new) for new, old in zip(spread, last, strict=True))
                 return (
                     step + 1,
-                    results[: self.num_carry],
+                    results[:num_carry],
                     now,
                     jnp.where(turned, step, found),
                     before,
@@ -170,24 +155,26 @@ class Passage:
 
             def body(state: Any) -> Any:
                 results = self._step(operands, state[1], state[0])
-                return state[0] + 1, results[: self.num_carry]
+                return state[0] + 1, results[: self.loop.num_carry]
 
-            return lax.while_loop(going, body, (jnp.int32(0), self.split(operands)[2]))
+            return lax.while_loop(going, body, (jnp.int32(0), self.loop.split(operands)[2]))
 
         return program
 
-    def find(self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS) -> Found:
-        """Where body output ``leaf`` turned bad within ``region``, before step ``stop``."""
+    def step_that_turned_bad(
+        self, leaf: int, bit: int, region: np.ndarray, *, first: bool, stop: int = ENDLESS
+    ) -> BadStep:
+        """The first, or the last, step before ``stop`` at which body output ``leaf`` turned bad within ``region``."""
         program = self._compiled("search", self._search, leaf, bit, first)
         limit = self.runner.every(jnp.int32(stop))
         step, before, (low, high) = program(self.operands, region, limit)
         steps = np.ravel(step)  # one for each shard
         met = steps[steps != NEVER]
         last = float(np.min(low)), float(np.max(high))
-        return Found(int(met.min()) if met.size else NEVER, list(before), last)
+        return BadStep(int(met.min()) if met.size else NEVER, list(before), last)
 
     def shape(self, leaf: int) -> tuple[int, ...]:
-        """Shape of body output ``leaf``, as it is kept in the body's place."""
+        """Shape of body output ``leaf``, as an activation of the body keeps it."""
         return (*self.runner.lead, *self.body.avals[self.body.outputs[leaf]].shape)
 
     def carry_at(self, step: int) -> list[Any] | None:
@@ -198,8 +185,8 @@ class Passage:
 
     def trips(self) -> int:
         """How many steps the loop takes (of several shards, the most)."""
-        if self.length is not None:
-            return self.length
+        if self.loop.length is not None:
+            return self.loop.length
         done, _ = self._compiled("advance", self._advance)(self.operands, self.runner.every(jnp.int32(ENDLESS)))
         return int(np.max(done))
 
@@ -214,12 +201,11 @@ class Passage:
         return np.asarray(program(self.operands, list(before)))
 
     def _compiled(self, name: str, make: Callable[..., Any], *settings: Any) -> Any:
-        # Kept with the body: the same loop comes again with other operands at other steps of an
-        # outer one.
-        programs = self.body.programs
-        if (name, *settings) not in programs:
-            programs[name, *settings] = self.runner.jit(make(*settings)), ()
-        return programs[name, *settings][0]
+        # Kept with the body: the same loop comes again with other operands at other steps of an outer one.
+        compiled = self.body.compiled
+        if (name, *settings) not in compiled:
+            compiled[name, *settings] = self.runner.jit(make(*settings)), ()
+        return compiled[name, *settings][0]
 
 
 def _widen(active: Any, like: Any) -> Any:

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxtap_core.provenance.activation import Place, numpy_codes
+from jaxtap_core.jaxpr.values import host_array, is_inexact
+from jaxtap_core.provenance.activation import Activation, numpy_codes
 from jaxtap_core.provenance.backward import Born, Given, behind_element, first_bad, follow
-from jaxtap_core.provenance.dead_branch import branch_of, told_as_untaken
+from jaxtap_core.provenance.dead_branch import branch_of, with_dead_branch
 from jaxtap_core.provenance.dependence import Box, Index, is_single, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES
-from jaxtap_core.provenance.flat import BITS, INF, CannotReplay, Node, host, is_inexact
-from jaxtap_core.provenance.reasons.base import Birth, Why, facts, show
-from jaxtap_core.provenance.reasons.numbers import explain
+from jaxtap_core.provenance.flat import BITS, INF, CannotReplay, Node
+from jaxtap_core.provenance.reasons.base import Birth, Why, explain, facts, show
 from jaxtap_core.provenance.zero import first_zero, trace_zero
 from jaxtap_core.records.events import Origin
+from jaxtap_core.records.text import word
 
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
-    """The report about the end of a walk; ``names`` are those of the program's arguments."""
+    """The report about the end of the way back; ``names`` are those of the program's arguments."""
     if isinstance(end, Given):
         return _given(end, names)
     birth = birth_of(end, names)
-    why = told_as_untaken(end, _checked(birth, explain(birth)))
-    if end.place.runner.lead and end.element is not None:
-        shard = f"; on shard {end.element[0]} of {end.place.runner.lead[0]}"
+    why = with_dead_branch(end, _checked(birth, explain(birth)))
+    if end.activation.runner.lead and end.element is not None:
+        shard = f"; on shard {end.element[0]} of {end.activation.runner.lead[0]}"
         why = why._replace(reason=why.reason + shard)
     return Origin(
         primitive=end.node.primitive,
-        path=_path(end.place, end.node),
-        steps=end.place.steps,
-        lane=lane_of(end.place),
+        path=_path(end.activation, end.node),
+        steps=end.activation.steps,
+        lane=lane_of(end.activation),
         source=end.node.source,
         phase=end.node.phase,
         operands=tuple(facts(value, _box(birth, i)) for i, value in enumerate(birth.operands)),
@@ -38,16 +39,16 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
     )
 
 
-def lane_of(place: Place) -> Index | None:
-    """The lane of the innermost loop around ``place`` that is batched over its predicate."""
-    for entry in place.entries():
-        if entry.passage is not None and entry.passage.lanes and entry.element is not None:
-            return entry.element[: len(entry.passage.lanes)]
+def lane_of(activation: Activation) -> Index | None:
+    """The lane of the innermost loop around ``activation`` that is batched over its predicate."""
+    for entry in activation.entries():
+        if entry.replay is not None and entry.replay.loop.lanes and entry.element is not None:
+            return entry.element[: len(entry.replay.loop.lanes)]
     return None
 
 
-def _path(place: Place, node: Node) -> str:
-    return f"{place.path}/{node.segment}" if place.path else node.segment
+def _path(activation: Activation, node: Node) -> str:
+    return f"{activation.path}/{node.segment}" if activation.path else node.segment
 
 
 def _box(birth: Birth, operand: int) -> Box | None:
@@ -55,18 +56,17 @@ def _box(birth: Birth, operand: int) -> Box | None:
 
 
 def _given(end: Given, names: tuple[str, ...]) -> Origin:
-    word = "NaN" if end.bad == "nan" else "Inf"
-    place, node = end.user or (end.place, None)
+    activation, node = end.user or (end.activation, None)
     at = list(end.element) if end.element else ""
     if end.input is None:
-        reason = f"the program holds it as a constant: {word}"
+        reason = f"the program holds it as a constant: {word(end.bad)}"
     else:
-        reason = f"the program was given it: {argument(end.input, names)}{at} is {word}"
+        reason = f"the program was given it: {argument(end.input, names)}{at} is {word(end.bad)}"
     return Origin(
         primitive=node.primitive if node is not None and end.input is None else "",
-        path=_path(place, node) if node is not None else place.path,
-        steps=place.steps,
-        lane=lane_of(place),
+        path=_path(activation, node) if node is not None else activation.path,
+        steps=activation.steps,
+        lane=lane_of(activation),
         source=node.source if node is not None else "",
         phase=node.phase if node is not None else "forward",
         operands=(),
@@ -82,15 +82,15 @@ def argument(number: int, names: tuple[str, ...]) -> str:
 
 def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> Birth:
     """The operands and outputs of a birth; with ``deep`` also what stands behind them."""
-    place, node = born.place, born.node
-    values = [host(value) for value in place.values([*node.inputs, *node.outputs])]
+    activation, node = born.activation, born.node
+    values = [host_array(value) for value in activation.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
-    if born.element is None:  # of values too big to be searched at every step of the walk
+    if born.element is None:  # of values too big to be searched at every equation
         born = born._replace(element=first_bad(numpy_codes(outputs[born.output]), BITS[born.bad]))
-    boxes = tuple(behind_element(place, node, born.output, born.element))
+    boxes = tuple(behind_element(activation, node, born.output, born.element))
     untaken, cause = _behind(born, boxes, operands, names) if deep else ("", "")
     index = born.element
-    if place.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
+    if activation.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
         shard = index[0] if index is not None else 0
         operands, outputs = [v[shard] for v in operands], [v[shard] for v in outputs]
         boxes = tuple((i, box[1:]) for i, box in boxes)
@@ -135,23 +135,23 @@ def _behind(
     names: tuple[str, ...],
 ) -> tuple[str, str]:
     """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from)."""
-    place, numbers = born.place, born.node.inputs
+    activation, numbers = born.activation, born.node.inputs
     zeros, infinities = _odd(born, boxes, operands)
-    behind = [trace_zero(place, numbers[operand], index) for operand, index in zeros]
+    traced = [trace_zero(activation, numbers[operand], index) for operand, index in zeros]
     if born.bad == "nan" and infinities:
         operand, index = infinities[0]
-        cause = _infinity(place, numbers[operand], index, names)
+        cause = _infinity(activation, numbers[operand], index, names)
     else:
-        cause = next((zero.story for zero in behind if zero.story), "")
-    return next((branch_of(zero.select) for zero in behind if zero.select is not None), ""), cause
+        cause = next((zero.reason for zero in traced if zero.reason), "")
+    return next((branch_of(zero.select) for zero in traced if zero.select is not None), ""), cause
 
 
 def _odd(
     born: Born, boxes: tuple[tuple[int, Box], ...], operands: list[np.ndarray]
 ) -> tuple[list[tuple[int, Index]], list[tuple[int, Index]]]:
     """(operand, element) of the zeros, and of the infinities, that a birth is made of."""
-    node, lead = born.node, len(born.place.runner.lead)
-    floats = [(i, box) for i, box in boxes if is_inexact(born.place.level.avals[node.inputs[i]])]
+    node, lead = born.node, len(born.activation.runner.lead)
+    floats = [(i, box) for i, box in boxes if is_inexact(born.activation.flat.avals[node.inputs[i]])]
     infinities = [(i, k) for i, box in floats if (k := first_bad(numpy_codes(operands[i]), INF, box)) is not None]
     if node.primitive == "dot_general":
         for i, box in floats:
@@ -178,9 +178,9 @@ def _within(hits: np.ndarray, box: Box) -> np.ndarray:
     return inside
 
 
-def _infinity(place: Place, number: int, index: Index, names: tuple[str, ...]) -> str:
+def _infinity(activation: Activation, number: int, index: Index, names: tuple[str, ...]) -> str:
     try:
-        end = follow(place, number, index, "inf")
+        end = follow(activation, number, index, "inf")
         if isinstance(end, Given):
             given = "is a constant of the program" if end.input is None else f"came with {argument(end.input, names)}"
             return f"the inf {given}"

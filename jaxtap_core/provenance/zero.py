@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED
-from jaxtap_core.provenance.activation import Entry, Place
-from jaxtap_core.provenance.backward import behind_element, carry_of, enter_shards, outside, row_of
+from jaxtap_core.jaxpr.values import host_array, is_inexact
+from jaxtap_core.provenance.activation import Activation
+from jaxtap_core.provenance.backward import behind_element, carry_of, into_shards, outside, row_of
 from jaxtap_core.provenance.dependence import Box, Index
-from jaxtap_core.provenance.flat import CannotReplay, Node, host, is_inexact
+from jaxtap_core.provenance.flat import CannotReplay, Node
 from jaxtap_core.provenance.reasons.base import is_subnormal, show, widen, zero_text
 
-LINKS = 100  # equations through which a zero is followed
+MOST_EQUATIONS = 100  # equations through which a zero is followed
 
 
 class Zero(NamedTuple):
@@ -26,17 +26,17 @@ class Zero(NamedTuple):
     Attributes:
         select: the equation that put it in the place of the cotangent of a branch that was not taken, if that is
             what it is.
-        story: how else it became zero; empty where that is not known.
+        reason: how else it became zero; empty where that is not known.
     """
 
     select: Node | None = None
-    story: str = ""
+    reason: str = ""
 
 
-class Spot(NamedTuple):
-    """One element of value ``number`` of a place."""
+class Element(NamedTuple):
+    """One element of value ``number`` of an activation."""
 
-    place: Place
+    activation: Activation
     number: int
     element: Index
 
@@ -66,39 +66,39 @@ mul div exp exp2 integer_pow pow square logistic erfc sqrt rsqrt convert_element
 _NEVER_ZERO = frozenset(_NEVER_ZERO_NAMES.split())
 
 
-def trace_zero(place: Place, number: int, index: Index) -> Zero:
+def trace_zero(activation: Activation, number: int, index: Index) -> Zero:
     """Follow the zero at element ``index`` of a value back to where it came from."""
     try:
-        return _trace(place, number, index)
+        return _trace(activation, number, index)
     except CannotReplay:
         return Zero()
 
 
-def _trace(place: Place, number: int, index: Index) -> Zero:
+def _trace(activation: Activation, number: int, index: Index) -> Zero:
     select: Node | None = None  # the select that picked it, as long as it was only moved since
-    for _ in range(LINKS):
-        if number in place.level.consts:
+    for _ in range(MOST_EQUATIONS):
+        if number in activation.flat.consts:
             return Zero(select)
-        producer = place.level.producers[number]
+        producer = activation.flat.producers[number]
         if producer is None:
-            spot = _before(place, number, index)
+            source = _before(activation, number, index)
         else:
-            node = place.level.nodes[producer]
+            node = activation.flat.nodes[producer]
             output = node.outputs.index(number)
-            if node.primitive in (*LOOPS, BRANCHES, SHARDED):
-                spot = _inside(place, node, output, index)
+            if node.kind != "plain":
+                source = _inside(activation, node, output, index)
             else:
-                operand = _zero_operand(place, node, output, index)
+                operand = _zero_operand(activation, node, output, index)
                 if operand is None:
-                    return Zero(story=_vanished(place, node, output, index))
-                spot = Spot(place, *operand)
+                    return Zero(reason=_made_zero(activation, node, output, index))
+                source = Element(activation, *operand)
                 if node.primitive == "select_n":
                     select = node if node.phase == "backward" else None
                 elif node.primitive not in _MOVE:
                     select = None
-        if spot is None:
+        if source is None:
             break
-        place, number, index = spot
+        activation, number, index = source
     return Zero()
 
 
@@ -110,15 +110,15 @@ def first_zero(value: np.ndarray, box: Box) -> Index | None:
     return tuple(int(k) for k in where[0]) if len(where) else None
 
 
-def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[int, Index] | None:
+def _zero_operand(activation: Activation, node: Node, output: int, index: Index) -> tuple[int, Index] | None:
     """The operand, and its element, that was zero before and made this zero."""
     name = node.primitive
     if name not in _MOVE | _ANY | _ALL or (name == "integer_pow" and node.eqn.params["y"] < 0):
         return None
-    reach = behind_element(place, node, output, index)
+    reach = behind_element(activation, node, output, index)
     reach = reach[:1] if name == "div" else reach
-    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(place.level.avals[node.inputs[i]])]
-    values = [host(value) for value in place.values([number for number, _ in floats])]
+    floats = [(node.inputs[i], box) for i, box in reach if is_inexact(activation.flat.avals[node.inputs[i]])]
+    values = [host_array(value) for value in activation.values([number for number, _ in floats])]
     if name in _ALL and any((value[box] != 0).any() for (_, box), value in zip(floats, values, strict=True)):
         return None
     for (number, box), value in zip(floats, values, strict=True):
@@ -130,57 +130,56 @@ def _zero_operand(place: Place, node: Node, output: int, index: Index) -> tuple[
     return None
 
 
-def _before(place: Place, number: int, index: Index) -> Spot | None:
+def _before(activation: Activation, number: int, index: Index) -> Element | None:
     """Where an input of an inner program comes from: from outside, or, a carry, from the step before."""
-    entry = place.entry
+    entry = activation.entry
     if entry is None:
         return None
-    leaf, passage = carry_of(place, number), entry.passage
-    if leaf is None or passage is None:
-        return _spot(*outside(place, number, index))
-    if passage.lanes:
+    leaf, replay = carry_of(activation, number), entry.replay
+    if leaf is None or replay is None:
+        return _known(*outside(activation, number, index))
+    if replay.loop.lanes:
         return None
     if entry.step > 0:
         return _at_step(entry.parent, entry.node, entry.step - 1, leaf, index)
-    return Spot(entry.parent, entry.node.inputs[passage.pred_consts + passage.num_consts + leaf], index)
+    return Element(entry.parent, replay.initial(leaf), index)
 
 
-def _inside(place: Place, node: Node, output: int, index: Index) -> Spot | None:
+def _inside(activation: Activation, node: Node, output: int, index: Index) -> Element | None:
     """The same element of an output inside of the loop, branch or ``shard_map`` that made it."""
-    if node.primitive == BRANCHES:
-        inner = place.branch(node, index[0] if place.runner.lead else 0)
-        return Spot(inner, inner.level.outputs[output], index)
-    if node.primitive == SHARDED:
-        return _spot(*enter_shards(place, node, output, index))
-    passage = place.passage(node)
-    if passage.lanes:  # of a lane that has finished, the last step is another
+    if node.kind == "branches":
+        inner = activation.branch(node, index[0] if activation.runner.lead else 0)
+        return Element(inner, inner.flat.outputs[output], index)
+    if node.kind == "sharded":
+        return _known(*into_shards(activation, node, output, index))
+    replay = activation.replay(node)
+    if replay.loop.lanes:  # of a lane that has finished, the last step is another
         return None
-    if output >= passage.num_carry:
-        step, index = row_of(place, passage, index)
-        return _at_step(place, node, step, output, index)
-    trips = passage.trips()
+    if output >= replay.loop.num_carry:
+        step, index = row_of(activation, replay, index)
+        return _at_step(activation, node, step, output, index)
+    trips = replay.trips()
     if trips:
-        return _at_step(place, node, trips - 1, output, index)
-    return Spot(place, node.inputs[passage.pred_consts + passage.num_consts + output], index)
+        return _at_step(activation, node, trips - 1, output, index)
+    return Element(activation, replay.initial(output), index)
 
 
-def _spot(place: Place, number: int, index: Index | None) -> Spot | None:
-    return None if index is None else Spot(place, number, index)
+def _known(activation: Activation, number: int, index: Index | None) -> Element | None:
+    return None if index is None else Element(activation, number, index)
 
 
-def _at_step(place: Place, node: Node, step: int, leaf: int, index: Index) -> Spot | None:
-    passage = place.passage(node)
-    before = passage.carry_at(step)
+def _at_step(activation: Activation, node: Node, step: int, leaf: int, index: Index) -> Element | None:
+    replay = activation.replay(node)
+    before = replay.carry_at(step)
     if before is None:
         return None
-    body = place.body(node, before, Entry(place, node, "body", passage, step, leaf, index))
-    return Spot(body, passage.body.outputs[leaf], index)
+    return Element(activation.body(node, before, step, index), replay.body.outputs[leaf], index)
 
 
-def _vanished(place: Place, node: Node, output: int, index: Index) -> str:
+def _made_zero(activation: Activation, node: Node, output: int, index: Index) -> str:
     """How an equation made a zero of operands that are not zero."""
-    reach = behind_element(place, node, output, index)
-    values = [host(value) for value in place.values([node.inputs[i] for i, _ in reach])]
+    reach = behind_element(activation, node, output, index)
+    values = [host_array(value) for value in activation.values([node.inputs[i] for i, _ in reach])]
     parts: list[Any] = [widen(value)[box] for value, (_, box) in zip(values, reach, strict=True)]
     if any(np.size(part) != 1 or part == 0 for part in parts):
         return ""

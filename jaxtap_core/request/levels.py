@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jaxtap_core.errors import nearest
 from jaxtap_core.request.taps import watch_nan
 
 LEVELS = ("outputs", "escape", "carry", "born")
@@ -46,7 +46,7 @@ class GateLevel:
         try:
             watched = watch_nan(names).primitives
         except (TypeError, ValueError) as error:
-            near = difflib.get_close_matches(str(gate), LEVELS, n=1)
+            near = nearest(str(gate), LEVELS, alike=0.6)
             why = f". Did you mean the level {near[0]!r}?" if near else f": {error}."
             raise ValueError(
                 f"{gate!r} is neither a level of the NaN gate ({', '.join(LEVELS)}) nor a primitive{why}"

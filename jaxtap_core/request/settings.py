@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from jaxtap_core.errors import did_you_mean
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.request.equality import function_key, value_key
 from jaxtap_core.request.levels import GateLevel
@@ -99,8 +99,7 @@ class Settings:
         _check_selection("select", self.select)
         _check_selection("select_ys", self.select_ys)
         if self.identity not in IDENTITIES:
-            near = difflib.get_close_matches(str(self.identity), IDENTITIES, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = did_you_mean(str(self.identity), IDENTITIES, " ({})")
             raise ValueError(f"identity must be one of {', '.join(map(repr, IDENTITIES))}, not {self.identity!r}{hint}")
         put("level", GateLevel.parse(self.gate) if self.gate is not None else None)
 
@@ -110,8 +109,7 @@ class Settings:
         known = [f.name for f in fields(cls) if f.init]
         for name in arguments:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, known)
                 raise TypeError(f"{where}() has no argument {name!r}{hint} (it takes: {', '.join(known)})")
         return cls(**arguments)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import jax
 
 from jaxtap_core import _compat
+from jaxtap_core.errors import did_you_mean
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.request.equality import Same, function_key
 
@@ -61,8 +61,7 @@ class Tap:
 def _check_name(name: str) -> None:
     known = _compat.known_primitives()
     if name not in known:
-        near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        hint = did_you_mean(name, sorted(known), most=3)
         raise ValueError(
             f"no JAX primitive is called {name!r}{hint} (tap.primitives(f, *args) lists those of a program)"
         )

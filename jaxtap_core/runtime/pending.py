@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.gate.executed import Donated, Executed, is_inexact
+from jaxtap_core.gate.executed import Donated, Executed
 from jaxtap_core.instrument import emission
+from jaxtap_core.jaxpr.values import can_hold_nan
 from jaxtap_core.runtime.program import Program
 from jaxtap_core.runtime.receiver import Receiver
 from jaxtap_core.runtime.runs import Run
@@ -117,14 +118,14 @@ class Queue:
 
 
 def _given_up(x: Any, gone: set[int]) -> Any:
-    return Donated(x) if id(x) in gone and is_inexact(x) else x
+    return Donated(x) if id(x) in gone and can_hold_nan(x) else x
 
 
 def held(args: Sequence[Any], donated: Sequence[bool], *, keep_donated: bool) -> list[Any]:
     """The inputs to hold until the verdict: of those that are donated, copies where the user asked for them."""
     if keep_donated:  # of every type: a replay needs them all
         return [jnp.copy(x) if gone else x for x, gone in zip(args, donated, strict=True)]
-    return [Donated(x) if gone and is_inexact(x) else x for x, gone in zip(args, donated, strict=True)]
+    return [Donated(x) if gone and can_hold_nan(x) else x for x, gone in zip(args, donated, strict=True)]
 
 
 def collect(pending: Pending, receiver: Receiver, *, copying: bool) -> None:

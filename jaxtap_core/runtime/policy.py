@@ -11,12 +11,15 @@ import jax
 
 from jaxtap_core import _compat
 from jaxtap_core.errors import warn_once
-from jaxtap_core.jaxpr.structure import BRANCHES, CALLS, LOOPS
+from jaxtap_core.jaxpr.structure import kind_of
 from jaxtap_core.numerics import broken_promise, current_profile
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.program import Program
 
-STRUCTURAL = frozenset({*LOOPS, BRANCHES, *CALLS})
+
+def holds_program(primitive: Any) -> bool:
+    """Whether an eager primitive comes with a program in its parameters (``shard_map`` comes with a function)."""
+    return kind_of(primitive) in ("call", "branches", "loop")
 
 
 class Policy:
@@ -34,7 +37,7 @@ class Policy:
     def of_interest(self, primitive: Any) -> bool:
         """Whether there may be something to see in an eager primitive."""
         name = primitive.name
-        if name in STRUCTURAL:
+        if holds_program(primitive):
             return True
         if any(tap.fits(name) for tap in self.settings.taps):
             return True

@@ -21,6 +21,7 @@ from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.jaxpr.address import current_phase, written_by_jax
+from jaxtap_core.jaxpr.visit import equations
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.runs import host_ends
 
@@ -250,18 +251,7 @@ def _nbytes(jaxpr: Any) -> int:
 
 def _effects(jaxpr: Any) -> frozenset[str]:
     """Names of the primitives with side effects in a program."""
-    found: set[str] = set()
-    inner = _compat.body_of(jaxpr).jaxpr
-    if not inner.effects:
+    if not _compat.body_of(jaxpr).jaxpr.effects:
         return frozenset()
-
-    def walk(one: Any) -> None:
-        for eqn in _compat.body_of(one).jaxpr.eqns:
-            inners = list(_compat.sub_jaxprs(eqn.params))
-            for _, sub in inners:
-                walk(sub)
-            if eqn.effects and not inners:
-                found.add(eqn.primitive.name)
-
-    walk(jaxpr)
-    return frozenset(found)
+    acting = (eqn for eqn in equations(jaxpr) if eqn.effects)
+    return frozenset(eqn.primitive.name for eqn in acting if not any(_compat.sub_jaxprs(eqn.params)))

@@ -26,7 +26,7 @@ from jaxtap_core.recording.recording import Recording
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.cache import PROGRAMS
 from jaxtap_core.runtime.context import Running
-from jaxtap_core.runtime.policy import STRUCTURAL
+from jaxtap_core.runtime.policy import holds_program
 from jaxtap_core.runtime.program import Program
 from jaxtap_core.runtime.receiver import Receiver
 from jaxtap_core.runtime.runs import close_run, open_run
@@ -116,7 +116,7 @@ class Ahead:
     def execute(self, session: Session, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """What ``session`` makes of a program, which may run ahead of that."""
         __tracebackhide__ = True
-        if threading.get_ident() != self._thread or primitive.name not in STRUCTURAL:
+        if threading.get_ident() != self._thread or not holds_program(primitive):
             return session.execute(primitive, args, params)
         try:
             self._run_ahead(session, primitive, args, params)

@@ -18,6 +18,7 @@ from jaxtap_core.instrument.emission import Buffer, Handle
 from jaxtap_core.instrument.plan import Site
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.events import Alert, TapEvent
+from jaxtap_core.records.text import word
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.request.taps import Tap
 from jaxtap_core.telemetry.stream import Stream, StreamKey, arrived
@@ -150,7 +151,7 @@ class Receiver:
         found: list[Callable[[TapEvent], None]] = []
         if tap is not None:
             if tap.mode == "nan":
-                message, once = "NaN/Inf" if tap.inf else "NaN", tap.once
+                message, once = "/".join(map(word, ("nan", "inf") if tap.inf else ("nan",))), tap.once
                 found.append(lambda event: self._alert(event, message, once, site.tap))
             elif tap.mode == "print":
                 name = f"{tap.label}: " if tap.label else ""

@@ -13,13 +13,14 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.errors import LensError, describe, warn, warn_once
 from jaxtap_core.gate.certify import certify
-from jaxtap_core.gate.executed import given, is_inexact
+from jaxtap_core.gate.executed import given
 from jaxtap_core.gate.judge import judge
 from jaxtap_core.gate.look import bad_results, sound
 from jaxtap_core.gate.suspects import Case, Suspects
 from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
+from jaxtap_core.jaxpr.values import can_hold_nan
 from jaxtap_core.records.events import Certificate, Finding, ProgramVerdict
 from jaxtap_core.records.kinds import Bad
 from jaxtap_core.request.settings import Settings
@@ -124,7 +125,7 @@ class Session:
         again = run(primitive, args, params) if twice else None
         outs = run(primitive, args, params)
         flat = tuple(outs) if primitive.multiple_results else (outs,)
-        if twice or any(map(is_inexact, flat)):
+        if twice or any(map(can_hold_nan, flat)):
             pending = Pending(
                 running.name,
                 self.recording.next_call(running.name),

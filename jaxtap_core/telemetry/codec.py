@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtap_core.jaxpr.values import host_array
 from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent, told_fields
 from jaxtap_core.telemetry.ulp import parts, words
 
@@ -222,13 +223,6 @@ def encode(value: Any) -> Any:
 def _class_of(value: Any) -> Any:
     """The public data type that ``value`` is, or ``None``."""
     return next((cls for cls in _CLASSES.values() if isinstance(value, cls)), None)
-
-
-def host_array(value: Any) -> np.ndarray:
-    """``value`` as a NumPy array; of a typed PRNG key its data."""
-    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
-    return np.asarray(value)
 
 
 def named_leaves(value: Any) -> tuple[list[str], list[np.ndarray], Callable[[Any], Any]]:

@@ -23,8 +23,8 @@ AHEAD = 0.2  # seconds by which our timer goes before pytest-timeout's
 
 def say(nodeid: str, why: str, stderr: int) -> None:
     """Write what is running to ``stderr``, a file descriptor that pytest's capture has not taken."""
-    lens = sys.modules.get("jaxtap_core.runtime.context")
-    lines = lens.describe_running() if lens is not None else []
+    context = sys.modules.get("jaxtap_core.runtime.context")  # if nobody has loaded it, nothing runs
+    lines = context.describe_running() if context is not None else []
     if lines:
         text = "\n".join([f"jaxtap: {why} in {nodeid}", *(f"  {line}" for line in lines), ""])
         with contextlib.suppress(OSError):

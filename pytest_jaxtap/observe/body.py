@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from pytest_jaxtap.observe.failure import JaxtapFailure
+from pytest_jaxtap.observe.running import watch_of
 from pytest_jaxtap.observe.watch import Watch
-from pytest_jaxtap.stash import watch_of
 
 
 @contextmanager

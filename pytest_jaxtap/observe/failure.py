@@ -1,6 +1,6 @@
 """PYTEST_DONT_REWRITE
 
-How a test fails: the exception, and the report that shows its story and nothing else.
+How a test fails: the exception, and the report that shows what it says and nothing else.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ class JaxtapFailure(AssertionError):
 
 
 def show(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Put the story of a `JaxtapFailure`, or of an exceeded trip budget, in place of a traceback through our lines.
+    """Put what a `JaxtapFailure`, or an exceeded trip budget, says in place of a traceback through our lines.
 
-    Notes on the exception (Hypothesis' falsifying example) stay below the story. ``--full-trace``
+    Notes on the exception (Hypothesis' falsifying example) stay below it. ``--full-trace``
     shows the traceback.
     """
     import pytest
 
     excinfo = call.excinfo
-    if excinfo is None or (told_by := _told_by(error := excinfo.value)) is None:
+    if excinfo is None or (said := _said_by(error := excinfo.value)) is None:
         return
     if not hasattr(report.longrepr, "reprcrash") or item.config.getoption("fulltrace", False):
         return
-    story = "\n".join([told_by, *_notes(error)])
-    told = JaxtapFailure(story).with_traceback(error.__traceback__)
+    text = "\n".join([said, *_notes(error)])
+    told = JaxtapFailure(text).with_traceback(error.__traceback__)
     shown = pytest.ExceptionInfo.from_exception(told).getrepr(style="value", tbfilter=False)
     file, line, _ = item.location
     if shown.reprcrash is not None:  # the line of the summary, of --tb=line and of JUnit
         shown.reprcrash.path = file
         shown.reprcrash.lineno = (line or 0) + 1
-        shown.reprcrash.message = story.partition("\n")[0]
+        shown.reprcrash.message = text.partition("\n")[0]
     report.longrepr = shown
 
 
-def _told_by(error: BaseException) -> str | None:
-    """The story that an exception of ours tells; ``None`` for any other."""
+def _said_by(error: BaseException) -> str | None:
+    """What an exception of ours says to people; ``None`` for any other."""
     if isinstance(error, JaxtapFailure):
         return str(error)
-    stop = sys.modules.get("jaxtap_core.runtime.stop")
+    stop = sys.modules.get("jaxtap_core.runtime.stop")  # if nobody has loaded it, nothing was stopped
     if stop is not None and isinstance(error, stop.LoopBudgetExceeded):
         return f"jaxtap: {error}"
     return None

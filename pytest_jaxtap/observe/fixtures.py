@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_jaxtap.observe.failure import JaxtapFailure
+from pytest_jaxtap.observe.running import RUNNING, watch_of
 from pytest_jaxtap.observe.watch import Watch
-from pytest_jaxtap.stash import RUNNING, watch_of
 
 if TYPE_CHECKING:
     from jaxtap_core import Recording

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_jaxtap.markers import Mark, mark_of
-from pytest_jaxtap.options import Options
+from pytest_jaxtap.options import LEVELS, Options
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class Demand:
         """Whether the body runs as if the plugin were not there."""
         watches = self.gate is not None or self.certify or self.max_trips is not None
         return not (watches or self.records or self.expect)
+
+    @property
+    def names_primitives(self) -> bool:
+        """Whether the gate watches primitives by their names."""
+        return self.gate is not None and not (isinstance(self.gate, str) and self.gate in LEVELS)
 
     def body_options(self) -> dict[str, Any]:
         """Arguments of ``tap.record`` for the whole body of the test."""

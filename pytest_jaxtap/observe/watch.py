@@ -41,11 +41,16 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One reason to fail: a few words, and the whole story (``verbose`` -> lines)."""
+class Objection:
+    """One reason to fail a test.
+
+    Attributes:
+        words: a few that name it.
+        lines: ``verbose`` -> what is told of it.
+    """
 
     words: str
-    story: Callable[[bool], list[str]]
+    lines: Callable[[bool], list[str]]
 
 
 class Watch:
@@ -61,7 +66,7 @@ class Watch:
         self.verbose = verbose
         self.seen: list[Seen] = []
         self.failure: str | None = None
-        self.parts: dict[str, list[Any]] = {}  # what others add to the record, see `wire.attach`
+        self.parts: dict[str, list[Any]] = {}  # what others add to the record of the test
 
     def add_body(self, recording: Recording) -> None:
         """Count the recording of the whole body; what an earlier example of Hypothesis saw is over."""
@@ -76,7 +81,7 @@ class Watch:
         certified = demand.certify and "identity" not in own
         self.seen.append(Seen(recording, "tap_recorder", gated=gated, certified=certified, alerted=False))
 
-    def problems(self) -> list[Problem]:
+    def objections(self) -> list[Objection]:
         """Everything to fail for, in the order in which it is told."""
         if self.demand.expect is not None:
             missing = self._unmet(self.demand.expect)
@@ -85,10 +90,10 @@ class Watch:
 
     def tell(self) -> str | None:
         """Why the test fails, for people; ``None`` if it does not."""
-        problems = self.problems()
-        if not problems:
+        objections = self.objections()
+        if not objections:
             return None
-        self.failure = story(problems, verbose=self.verbose)
+        self.failure = told(objections, verbose=self.verbose)
         return self.failure
 
     def note(self, error: BaseException | None) -> None:
@@ -99,17 +104,21 @@ class Watch:
 
     # -- what counts
 
-    def _bad(self) -> Iterator[Problem]:
+    def _bad(self) -> Iterator[Objection]:
         for seen in self.seen:
             if seen.gated:
-                yield from (_finding(one) for one in seen.recording.findings if not one.masked)
+                yield from (_finding(one) for one in seen.recording.findings if self._fails(one))
 
-    def _alerted(self) -> Iterator[Problem]:
+    def _fails(self, finding: Finding) -> bool:
+        """What selects drop harms nothing; but a primitive that was asked for by name is to make no NaN at all."""
+        return not finding.masked or self.demand.names_primitives
+
+    def _alerted(self) -> Iterator[Objection]:
         for seen in self.seen:
             if seen.alerted:
                 yield from map(_alert, seen.recording.alerts)
 
-    def _changed(self) -> Iterator[Problem]:
+    def _changed(self) -> Iterator[Objection]:
         for seen in self.seen:
             certificate = seen.recording.certificate
             if not seen.certified or certificate is None:
@@ -118,7 +127,7 @@ class Watch:
                 if program.verdict == "different" or (program.verdict == "uncertified" and self.demand.bitwise):
                     yield _difference(program)
 
-    def _unmet(self, pattern: re.Pattern[str]) -> Problem | None:
+    def _unmet(self, pattern: re.Pattern[str]) -> Objection | None:
         """The expectation, unless an alert or a finding of any recording meets it."""
         from jaxtap_core.records.story import tell
 
@@ -128,49 +137,49 @@ class Watch:
             return None
         lines = [f"no alert or finding matches {pattern.pattern!r}"]
         lines += ["  " + text.partition("\n")[0] for text in heard] or ["  there was none at all"]
-        return Problem("an expected alert is missing", lambda verbose: lines)
+        return Objection("an expected alert is missing", lambda verbose: lines)
 
 
-def story(problems: list[Problem], *, verbose: bool) -> str:
-    """All ``problems`` in one text: the first told, the others counted; with ``verbose`` all are
+def told(objections: list[Objection], *, verbose: bool) -> str:
+    """All ``objections`` in one text: the first told, the others counted; with ``verbose`` all are
     told.
 
     Its first line says the most important; it has at most 12 lines, if not ``verbose``.
     """
     if verbose:
-        return "\n".join(line for problem in problems for line in _told(problem, verbose))
-    first, rest = _told(problems[0], verbose), problems[1:]
+        return "\n".join(line for objection in objections for line in _lines(objection, verbose))
+    first, rest = _lines(objections[0], verbose), objections[1:]
     if not rest:
         return "\n".join(first[:MOST_LINES])
-    names = "; ".join(problem.words for problem in rest[:3]) + ("; …" if len(rest) > 3 else "")
+    names = "; ".join(objection.words for objection in rest[:3]) + ("; …" if len(rest) > 3 else "")
     count = len(rest)
     noun = "finding" if count == 1 else "findings"
     more = f"  and {count} more {noun}" + (f" ({names}); -vv tells all" if names else "")
     return "\n".join([*first[: MOST_LINES - 1], more])
 
 
-def _told(problem: Problem, verbose: bool) -> list[str]:
-    head, *rest = problem.story(verbose)
+def _lines(objection: Objection, verbose: bool) -> list[str]:
+    head, *rest = objection.lines(verbose)
     return [f"jaxtap: {head}", *rest]
 
 
-def _finding(finding: Finding) -> Problem:
+def _finding(finding: Finding) -> Objection:
     from jaxtap_core.records.story import tell
     from jaxtap_core.records.text import word
 
     where = finding.event.path or finding.event.program
     step = f" at step {finding.event.step}" if finding.event.step >= 0 else ""
-    return Problem(
+    return Objection(
         f"{word(finding.kind)} in {finding.leaf!r} of {where}{step}",
         lambda verbose: tell(finding, verbose),
     )
 
 
-def _alert(alert: Alert) -> Problem:
-    return Problem(f"alert at {alert.event.path}", lambda verbose: [f"alert at {alert}"])
+def _alert(alert: Alert) -> Objection:
+    return Objection(f"alert at {alert.event.path}", lambda verbose: [f"alert at {alert}"])
 
 
-def _difference(program: ProgramVerdict) -> Problem:
+def _difference(program: ProgramVerdict) -> Objection:
     certified = program.verdict == "different"
     head = "observing changed a result" if certified else "a result could not be certified"
-    return Problem(f"{program.name} {program.verdict}", lambda verbose: [f"{head}: {program}"])
+    return Objection(f"{program.name} {program.verdict}", lambda verbose: [f"{head}: {program}"])

@@ -5,41 +5,42 @@ A comparison with a snapshot, for the reports.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pytest_jaxtap.observe.wire import attach
-from pytest_jaxtap.stash import OPTIONS
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    import pytest
+    from jaxtap_core.compare.diff import Difference
+    from jaxtap_core.compare.table import Track
 
-    from pytest_jaxtap.snapshot.extension import Question
+Outcome = Literal["written", "missing", "matched", "different"]
 
 
-def keep(node: pytest.Item, question: Question, result: Any, file: str) -> None:
-    """Put a comparison into the record of its test, if a report that shows it was asked for.
+@dataclass(frozen=True)
+class Comparison:
+    """What a test compared with a snapshot, and how that came out.
 
-    Args:
-        node: the test.
-        question: what was compared, and the answer.
-        result: syrupy's account of it.
+    Attributes:
+        name: of the entry of the snapshot.
         file: where the snapshot is, for people.
+        outcome: ``"written"`` and ``"missing"`` are nothing compared.
+        expected: the tracks of the snapshot, empty if nothing was compared.
+        observed: the tracks of the test.
+        difference: what the comparison found, ``None`` if nothing was compared.
     """
-    options = node.config.stash[OPTIONS]
-    if options.json is None and options.html is None:
-        return
-    found = question.difference
-    if result.created or result.updated:
-        found, outcome = None, "written"
-    elif found is None:
-        outcome = "missing"
-    else:
-        outcome = "matched" if found.equal else "different"
-    told: dict[str, Any] = {"compared": 0, "differences": [], "environment": {}} if found is None else found.to_dict()
-    told.pop("equal", None)
-    attach(node, "comparisons", {"name": result.snapshot_name, "file": file, "outcome": outcome, **told})
-    if options.html is not None:
-        from pytest_jaxtap.report.curves import curves
 
-        drawn = [] if found is None else curves(result.recalled_data.tracks, question.entry.tracks, found)
-        attach(node, "curves", drawn)
+    name: str
+    file: str
+    outcome: Outcome
+    expected: Sequence[Track]
+    observed: Sequence[Track]
+    difference: Difference | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What stands of it in the record of its test, see ``findings.schema.json``."""
+        found = self.difference
+        told: dict[str, Any] = {"compared": 0, "differences": [], "environment": {}}
+        if found is not None:
+            told = found.to_dict()
+            del told["equal"]  # the outcome says it
+        return {"name": self.name, "file": self.file, "outcome": self.outcome, **told}

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_jaxtap.observe.wire import Record
-
-if TYPE_CHECKING:
-    from pytest_jaxtap.report.collector import Run
+from pytest_jaxtap.report.results import Results
+from pytest_jaxtap.report.wire import Record
 
 MOST_CAUSES = 10
-NAMES = {"nan": "NaN", "inf": "Inf"}
 
 
-def write(run: Run, written: Sequence[str], errors: Sequence[str], reporter: Any) -> None:
+def write(results: Results, written: Sequence[str], errors: Sequence[str], reporter: Any) -> None:
     """Write the section; nothing if nothing happened."""
-    causes = Counter(cause(record) for record in run.failed)
-    errors = [*errors, *(error for record in run.records for error in record["errors"])]
+    causes = Counter(cause(record) for record in results.failed)
+    errors = [*errors, *(error for record in results.records for error in record["errors"])]
     if not causes and not errors:
         return
     reporter.section("jaxtap")
@@ -41,6 +38,8 @@ def cause(record: Record) -> str:
     for finding in record["findings"]:
         origin = finding["origin"]
         if origin and origin["primitive"]:
+            from jaxtap_core.records.text import word
+
             place = origin["source"] or finding["event"]["source"]
-            return f"{NAMES[finding['kind']]} born in {origin['primitive']} at {place}"
+            return f"{word(finding['kind'])} born in {origin['primitive']} at {place}"
     return record["failure"][0].removeprefix("jaxtap: ")

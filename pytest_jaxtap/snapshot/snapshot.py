@@ -122,7 +122,7 @@ class _Test:
             TypeError, ValueError: the value cannot be stored, or a tolerance is for no column.
         """
         __tracebackhide__ = True
-        from pytest_jaxtap.report.comparison import keep
+        from pytest_jaxtap.snapshot.comparison import tell_reports
         from pytest_jaxtap.snapshot.extension import Question, extension_for
         from pytest_jaxtap.snapshot.format import Entry
 
@@ -149,7 +149,7 @@ class _Test:
             tolerances.check(leaves)
         names.append(result.snapshot_name)
         where = self._where(result.snapshot_location)
-        keep(self._node, question, result, where)
+        tell_reports(self._node, question, result, where)
         if matched:
             return []
         if question.difference is None:

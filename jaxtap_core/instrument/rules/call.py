@@ -11,7 +11,7 @@ from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import EqnPlan
 from jaxtap_core.instrument.registry import rule
-from jaxtap_core.jaxpr.structure import call_of, call_operands
+from jaxtap_core.jaxpr.structure import WITHIN, inner_programs
 
 
 def _constrained(values: list[Any], shardings: Any) -> list[Any]:
@@ -25,16 +25,15 @@ def _constrained(values: list[Any], shardings: Any) -> list[Any]:
 @rule("call")
 def call_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """``jit``, ``checkpoint``, custom rules, ``custom_linear_solve``: transparent."""
-    call = call_of(eqn)
-    assert call is not None
-    inputs = call_operands(eqn, call, values)
+    wrapped = inner_programs(eqn)[WITHIN]
+    inputs = wrapped.arguments(values)
     params = eqn.params
     if "in_shardings" in params:
         inputs = _constrained(inputs, params["in_shardings"])
     if params.get("differentiated") and params.get("prevent_cse"):
         # rematerialisation is only worth its name while the compiler cannot merge it with the forward pass
         inputs = list(lax.optimization_barrier(tuple(inputs)))
-    run = lambda *inputs: interpreter.walk(plan.bodies[0], call.jaxpr, inputs)
+    run = lambda *inputs: interpreter.walk(plan.bodies[0], wrapped.jaxpr, inputs)
     if interpreter.inside and "policy" in params:
         # an outer ``grad`` may follow, and is to rematerialise as the user wished
         run = jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])

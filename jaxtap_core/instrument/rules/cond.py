@@ -9,6 +9,7 @@ from jax import lax
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import BodyPlan, EqnPlan
 from jaxtap_core.instrument.registry import rule
+from jaxtap_core.jaxpr.structure import inner_programs
 
 
 @rule("cond")
@@ -25,7 +26,8 @@ def branch_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[
 
         return run
 
-    branches = [branch(body, jaxpr) for body, jaxpr in zip(plan.bodies, eqn.params["branches"], strict=True)]
+    programs = inner_programs(eqn).values()
+    branches = [branch(body, program.jaxpr) for body, program in zip(plan.bodies, programs, strict=True)]
     outs, after = lax.switch(index, branches, states, *operands)
     interpreter.states.update(after)
     return outs

@@ -17,7 +17,7 @@ from jaxtap_core.instrument.plan import Check, EqnPlan, Look
 from jaxtap_core.instrument.registry import rule
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.sharding import explicit_sharding, sharded_like
-from jaxtap_core.jaxpr.structure import Scan
+from jaxtap_core.jaxpr.structure import Loop, loop_of
 
 NEVER, FROM_THE_START = -1, -2
 
@@ -25,15 +25,15 @@ NEVER, FROM_THE_START = -1, -2
 @rule("scan")
 def scan_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """One event a body execution, counted from 0, also where the scan runs in reverse."""
-    scan = Scan.of(eqn)
-    consts, init, xs = scan.split(values)
+    scan = loop_of(eqn)
+    _, consts, init, xs = scan.split(values)
     states = interpreter.states_of(plan.bodies, plan)
     check = plan.check
 
     def body(state: Any, x: Any) -> Any:
         carry, step, firsts, states = state
         with interpreter.borrow(states), interpreter.in_loop(step):
-            outs = interpreter.evaluate(plan.bodies[0], scan.jaxpr, [*consts, *carry, *x])
+            outs = interpreter.evaluate(plan.bodies[0], scan.body, [*consts, *carry, *x])
             new, ys = outs[: scan.num_carry], outs[scan.num_carry :]
             if plan.leaves is not None:
                 leaves = plan.leaves
@@ -64,9 +64,9 @@ def scan_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[An
     return [*carry, *ys]
 
 
-def _zeros_exist(scan: Scan) -> bool:
+def _zeros_exist(scan: Loop) -> bool:
     """Whether a skipped step can put something in place of its outputs: there are no zero keys."""
-    outputs = _compat.body_of(scan.jaxpr).jaxpr.outvars[scan.num_carry :]
+    outputs = _compat.body_of(scan.body).jaxpr.outvars[scan.num_carry :]
     return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in outputs)
 
 
@@ -104,7 +104,7 @@ def close_loop(interpreter: Interpreter, check: Check, firsts: Any, outputs: Any
     interpreter.note(check, verdicts, hit)
 
 
-def _first_bad_outputs(check: Check, ys: list[Any], scan: Scan) -> Any:
+def _first_bad_outputs(check: Check, ys: list[Any], scan: Loop) -> Any:
     """For each per-step output the first step, in order of execution, at which it was bad; int32[outputs] or None."""
     looks = check.looks[check.carries :]
     if not looks:

@@ -22,14 +22,14 @@ from jaxtap_core.instrument.registry import rule
 from jaxtap_core.instrument.rules.scan import close_loop, next_firsts, start_firsts
 from jaxtap_core.instrument.selection import storable
 from jaxtap_core.instrument.stop_flag import STOP_FLAG, Ended, History, next_history, start_history
-from jaxtap_core.jaxpr.structure import While
+from jaxtap_core.jaxpr.structure import loop_of
 
 
 @rule("while")
 def while_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """One event a body execution; a batched loop tells which lanes ran."""
-    loop = While.of(eqn)
-    predicate_consts, body_consts, init = loop.split(values)
+    loop = loop_of(eqn)
+    predicate_consts, body_consts, init, _ = loop.split(values)
     predicate_plan, body_plan = plan.bodies
     states = interpreter.states_of(plan.bodies, plan)
     masked = bool(loop.lanes)

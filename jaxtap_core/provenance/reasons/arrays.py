@@ -1,11 +1,11 @@
-"""Reasons of births in sums, products, matrices, indices, and on the host (see `explain`)."""
+"""Reasons of births in sums, products, matrices, indices, and on the host."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.provenance.reasons.base import RULES, Birth, Why, overflow, show, untaken, with_cause
+from jaxtap_core.provenance.reasons.base import REASONS, Birth, Why, overflow, show, untaken, with_cause
 
 _SCALE = "scale the numbers, or compute in a wider type"
 
@@ -34,7 +34,7 @@ _SUMS = ("cumsum", "reduce_sum", "reduce_window_sum", "scatter-add", "scatter-su
 _POOLED = ("select_and_gather_add", "select_and_scatter_add")
 
 for _name in (*_SUMS, *_POOLED, *_SHARED_NAMES.split()):
-    RULES[_name] = _total
+    REASONS[_name] = _total
 
 
 def _product_of_many(birth: Birth) -> Why | None:
@@ -51,17 +51,17 @@ def _product_of_many(birth: Birth) -> Why | None:
 
 
 for _name in ("reduce_prod", "cumprod", "scatter-mul"):
-    RULES[_name] = _product_of_many
+    REASONS[_name] = _product_of_many
 
 
 def _fold(birth: Birth) -> Why | None:
     count = birth.part(birth.output).size
-    made = "NaN" if birth.bad == "nan" else "an infinity"
-    return Why(with_cause(birth, f"the function by which {birth.primitive} folds {count} numbers made {made} of them"))
+    what = f"the function by which {birth.primitive} folds {count} numbers made {birth.made} of them"
+    return Why(with_cause(birth, what))
 
 
 for _name in ("reduce", "reduce_window"):
-    RULES[_name] = _fold
+    REASONS[_name] = _fold
 
 
 def _extreme(birth: Birth) -> Why | None:
@@ -69,7 +69,7 @@ def _extreme(birth: Birth) -> Why | None:
 
 
 for _name in ("reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"):
-    RULES[_name] = _extreme
+    REASONS[_name] = _extreme
 
 
 def _contraction(birth: Birth) -> Why | None:
@@ -99,7 +99,7 @@ for _name in (
     "scaled_matmul_wrapper",
     "symmetric_product",
 ):
-    RULES[_name] = _contraction
+    REASONS[_name] = _contraction
 
 
 def _transform(birth: Birth) -> Why | None:
@@ -109,7 +109,7 @@ def _transform(birth: Birth) -> Why | None:
     return overflow(birth, f"a sum of numbers up to {show(np.abs(part).max(initial=0))}")
 
 
-RULES["fft"] = _transform
+REASONS["fft"] = _transform
 
 
 # -- matrices
@@ -134,7 +134,7 @@ def _cholesky(birth: Birth) -> Why | None:
     return Why(reason, "add a small multiple of the identity, or compute in float64")
 
 
-RULES["cholesky"] = _cholesky
+REASONS["cholesky"] = _cholesky
 
 
 def _matrix(birth: Birth, operand: int) -> np.ndarray:
@@ -164,7 +164,7 @@ def _triangular(birth: Birth) -> Why | None:
     )
 
 
-RULES["triangular_solve"] = _triangular
+REASONS["triangular_solve"] = _triangular
 
 
 def _tridiagonal(birth: Birth) -> Why | None:
@@ -179,7 +179,7 @@ def _tridiagonal(birth: Birth) -> Why | None:
     )
 
 
-RULES["tridiagonal_solve"] = _tridiagonal
+REASONS["tridiagonal_solve"] = _tridiagonal
 
 
 def _factorization(birth: Birth) -> Why | None:
@@ -208,7 +208,7 @@ for _name in (
     "ormqr",
     "tridiagonal",
 ):
-    RULES[_name] = _factorization
+    REASONS[_name] = _factorization
 
 
 # -- reading from outside of an array
@@ -226,15 +226,14 @@ def _gather(birth: Birth) -> Why | None:
     )
 
 
-RULES["gather"] = _gather
+REASONS["gather"] = _gather
 
 
 # -- what comes from the host
 
 
 def _foreign(birth: Birth) -> Why | None:
-    word = "NaN" if birth.bad == "nan" else "an infinity"
-    return Why(with_cause(birth, f"the function behind {birth.primitive} returned {word}"))
+    return Why(with_cause(birth, f"the function behind {birth.primitive} returned {birth.made}"))
 
 
 _FOREIGN_NAMES = """
@@ -245,7 +244,7 @@ dot_product_attention_fp8_bwd_wrapper
 """
 
 for _name in _FOREIGN_NAMES.split():
-    RULES[_name] = _foreign
+    REASONS[_name] = _foreign
 
 
 def _uninitialized(birth: Birth) -> Why | None:
@@ -253,7 +252,7 @@ def _uninitialized(birth: Birth) -> Why | None:
 
 
 for _name in ("empty", "empty2"):
-    RULES[_name] = _uninitialized
+    REASONS[_name] = _uninitialized
 
 
 def _random(birth: Birth) -> Why | None:
@@ -261,11 +260,11 @@ def _random(birth: Birth) -> Why | None:
     return Why(with_cause(birth, f"random numbers between {show(low)} and {show(high)}"))
 
 
-RULES["rng_uniform"] = _random
+REASONS["rng_uniform"] = _random
 
 
 def _bits(birth: Birth) -> Why | None:
     return Why("the bits, read as a float, are not a finite number")
 
 
-RULES["bitcast_convert_type"] = _bits
+REASONS["bitcast_convert_type"] = _bits

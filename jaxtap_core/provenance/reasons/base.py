@@ -1,7 +1,4 @@
-"""An equation that made a NaN or an infinity of good operands, and how its numbers are told.
-
-The rules that say why it did are in `explain` and `explain_arrays`; they register themselves here.
-"""
+"""An equation that made a NaN or an infinity of good operands: what is known of it, why it did, how that is told."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core.provenance.dependence import Box, Index, is_single
+from jaxtap_core.records.text import word
 
 DOUBLE_WHERE = "give the branch that is not taken a harmless input too: jnp.where(ok, f(jnp.where(ok, x, 1.0)), other)"
 
@@ -52,6 +50,11 @@ class Birth:
     cause: str = ""
 
     @property
+    def made(self) -> str:
+        """The bad value, in words."""
+        return "an infinity" if self.bad == "inf" else word(self.bad)
+
+    @property
     def dtype(self) -> str:
         """Type of the bad output."""
         return str(self.outputs[self.output].dtype)
@@ -70,8 +73,30 @@ class Birth:
         return part[odd[0] if odd.size else 0]
 
 
-Rule = Callable[[Birth], Why | None]
-RULES: dict[str, Rule] = {}
+Reason = Callable[[Birth], Why | None]
+REASONS: dict[str, Reason] = {}  # by primitive
+
+
+def explain(birth: Birth) -> Why:
+    """The reason why ``birth`` happened."""
+    reason = REASONS.get(birth.primitive)
+    why = reason(birth) if reason is not None else None
+    return why or _general(birth)
+
+
+def _general(birth: Birth) -> Why:
+    given, clean = [], True
+    for value in birth.operands:
+        numbers = widen(value)
+        if numbers.dtype.kind in "fciub":
+            text = f"{value.dtype}{list(value.shape)}"
+            given.append(f"{text} = {show(numbers[()])}" if value.ndim == 0 else text)
+            clean &= bool(np.isfinite(numbers).all())
+    kind = "finite" if clean else "NaN-free"
+    what = f"{birth.primitive} made {birth.made} out of {kind} operands ({', '.join(given)})"
+    if clean and birth.primitive in ("add", "sub", "mul", "neg") and birth.bad == "nan":
+        what += ", which it cannot do alone: XLA rewrote it together with what is around it"
+    return Why(with_cause(birth, what))
 
 
 def facts(value: np.ndarray, box: Box | None = None) -> dict[str, Any]:

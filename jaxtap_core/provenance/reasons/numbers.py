@@ -1,10 +1,4 @@
-"""Why an equation made a NaN or an infinity of good operands: a rule for each primitive or family.
-
-A rule gets a `Birth`, looks at the numbers, and answers with a `Why`, or ``None`` where it does not
-know. Rules are registered on the line after them. Where none answers, the facts are stated. This
-file has the rules for functions of numbers; `explain_special` those for special functions, `explain_arrays` those for
-sums, matrices and indices.
-"""
+"""Reasons of births in functions of numbers: domains, poles, overflow, powers, quotients, conversions."""
 
 from __future__ import annotations
 
@@ -13,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.provenance.reasons import arrays as explain_arrays  # noqa: F401 - they register their rules
-from jaxtap_core.provenance.reasons import special as explain_special  # noqa: F401 - they register their rules
 from jaxtap_core.provenance.reasons.base import (
-    RULES,
+    REASONS,
     Birth,
     Why,
     is_subnormal,
@@ -24,7 +16,6 @@ from jaxtap_core.provenance.reasons.base import (
     overflow,
     show,
     untaken,
-    widen,
     with_cause,
     zero_text,
 )
@@ -34,29 +25,6 @@ def in_float64(f: Callable[..., Any], *numbers: Any) -> Any:
     """What ``f`` makes of float64 (or complex128) numbers, silently."""
     with np.errstate(all="ignore"):
         return f(*numbers)
-
-
-def explain(birth: Birth) -> Why:
-    """The reason why ``birth`` happened."""
-    rule = RULES.get(birth.primitive)
-    why = rule(birth) if rule is not None else None
-    return why or _general(birth)
-
-
-def _general(birth: Birth) -> Why:
-    word = "NaN" if birth.bad == "nan" else "an infinity"
-    given, clean = [], True
-    for value in birth.operands:
-        numbers = widen(value)
-        if numbers.dtype.kind in "fciub":
-            text = f"{value.dtype}{list(value.shape)}"
-            given.append(f"{text} = {show(numbers[()])}" if value.ndim == 0 else text)
-            clean &= bool(np.isfinite(numbers).all())
-    kind = "finite" if clean else "NaN-free"
-    what = f"{birth.primitive} made {word} out of {kind} operands ({', '.join(given)})"
-    if clean and birth.primitive in ("add", "sub", "mul", "neg") and birth.bad == "nan":
-        what += ", which it cannot do alone: XLA rewrote it together with what is around it"
-    return Why(with_cause(birth, what))
 
 
 # -- functions of one number, defined on a part of the line
@@ -106,7 +74,7 @@ def _domain(birth: Birth) -> Why | None:
 
 
 for _name in _DOMAINS:
-    RULES[_name] = _domain
+    REASONS[_name] = _domain
 
 
 _GROWING = {"exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "sinh": np.sinh, "cosh": np.cosh}
@@ -122,7 +90,7 @@ def _growing(birth: Birth) -> Why | None:
 
 
 for _name in _GROWING:
-    RULES[_name] = _growing
+    REASONS[_name] = _growing
 
 
 def _periodic(birth: Birth) -> Why | None:
@@ -131,7 +99,7 @@ def _periodic(birth: Birth) -> Why | None:
 
 
 for _name in ("sin", "cos", "tan"):
-    RULES[_name] = _periodic
+    REASONS[_name] = _periodic
 
 
 def _angle(birth: Birth) -> Why | None:
@@ -141,14 +109,14 @@ def _angle(birth: Birth) -> Why | None:
     return None
 
 
-RULES["atan2"] = _angle
+REASONS["atan2"] = _angle
 
 
 def _magnitude(birth: Birth) -> Why | None:
     return overflow(birth, f"the magnitude of {show(birth.element())}", abs(birth.element()))
 
 
-RULES["abs"] = _magnitude
+REASONS["abs"] = _magnitude
 
 
 # -- arithmetic
@@ -164,7 +132,7 @@ def _sum(birth: Birth) -> Why | None:
 
 
 for _name in ("add", "sub", "add_any"):
-    RULES[_name] = _sum
+    REASONS[_name] = _sum
 
 
 def _product(birth: Birth) -> Why | None:
@@ -184,7 +152,7 @@ def _finite_bad(birth: Birth, what: str, exact: Any) -> Why | None:
     return overflow(birth, what, exact) if birth.bad == "inf" or (finite and np.iscomplexobj(exact)) else None
 
 
-RULES["mul"] = _product
+REASONS["mul"] = _product
 
 
 def _quotient(birth: Birth) -> Why | None:
@@ -206,7 +174,7 @@ def _quotient(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"{show(x)} / {show(y)}", in_float64(np.divide, x, y))
 
 
-RULES["div"] = _quotient
+REASONS["div"] = _quotient
 
 
 def _remainder(birth: Birth) -> Why | None:
@@ -217,7 +185,7 @@ def _remainder(birth: Birth) -> Why | None:
     return Why(with_cause(birth, f"remainder of an infinity by {show(y)}")) if np.isinf(x) else None
 
 
-RULES["rem"] = _remainder
+REASONS["rem"] = _remainder
 
 
 def _power(birth: Birth) -> Why | None:
@@ -237,7 +205,7 @@ def _power(birth: Birth) -> Why | None:
 
 
 for _name in ("pow", "integer_pow"):
-    RULES[_name] = _power
+    REASONS[_name] = _power
 
 
 def _square(birth: Birth) -> Why | None:
@@ -245,7 +213,7 @@ def _square(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"{show(x)} ** 2", in_float64(np.square, x))
 
 
-RULES["square"] = _square
+REASONS["square"] = _square
 
 
 def _one_minus_square(birth: Birth) -> Why | None:
@@ -253,7 +221,7 @@ def _one_minus_square(birth: Birth) -> Why | None:
     return _finite_bad(birth, f"1 - {show(x)} ** 2", in_float64(lambda x: 1 - np.square(x), x))
 
 
-RULES["one_minus_square"] = _one_minus_square
+REASONS["one_minus_square"] = _one_minus_square
 
 
 def _polynomial(birth: Birth) -> Why | None:
@@ -263,7 +231,7 @@ def _polynomial(birth: Birth) -> Why | None:
     return overflow(birth, f"a polynomial at {show(x)}")
 
 
-RULES["polynomial"] = _polynomial
+REASONS["polynomial"] = _polynomial
 
 
 def _convert(birth: Birth) -> Why | None:
@@ -276,7 +244,7 @@ def _convert(birth: Birth) -> Why | None:
     return overflow(birth, f"{show(x)} ({given})")._replace(advice=advice)
 
 
-RULES["convert_element_type"] = _convert
+REASONS["convert_element_type"] = _convert
 
 
 def _reduce_precision(birth: Birth) -> Why | None:
@@ -289,4 +257,4 @@ def _reduce_precision(birth: Birth) -> Why | None:
     )
 
 
-RULES["reduce_precision"] = _reduce_precision
+REASONS["reduce_precision"] = _reduce_precision

@@ -1,4 +1,4 @@
-"""Reasons of births in the special functions of statistics (see `explain`)."""
+"""Reasons of births in the special functions of statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.provenance.reasons.base import RULES, Birth, Why, is_zero, overflow, show, with_cause, zero_text
+from jaxtap_core.provenance.reasons.base import REASONS, Birth, Why, is_zero, overflow, show, with_cause, zero_text
 
 
 def _gamma(birth: Birth) -> Why | None:
@@ -28,7 +28,7 @@ def _gamma(birth: Birth) -> Why | None:
 _OFF_THE_POLES = "keep the operand off 0, -1, -2, …"
 
 for _name in ("lgamma", "digamma"):
-    RULES[_name] = _gamma
+    REASONS[_name] = _gamma
 
 
 # name: (names of its arguments, where it is defined, in words and as a test)
@@ -61,4 +61,4 @@ def _defined(birth: Birth) -> Why | None:
 
 
 for _name in _DEFINED:
-    RULES[_name] = _defined
+    REASONS[_name] = _defined

@@ -5,18 +5,20 @@ The deciding program is compiled once a program and used again.
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.jaxpr.address import Numbering
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, call_of, call_operands
+from jaxtap_core.jaxpr.structure import WITHIN, inner_programs, kind_of
+from jaxtap_core.jaxpr.values import is_inexact
+from jaxtap_core.jaxpr.visit import programs
 from jaxtap_core.provenance.flat import CannotReplay, quiet
-from jaxtap_core.provenance.taint.evaluate import Evaluation, is_float, outermost_loops
+from jaxtap_core.provenance.taint.evaluate import Evaluation, outermost_loops
 from jaxtap_core.records.kinds import Bad, Phase
 
 BY_ITSELF = 30  # equations of a program without loops up to which it is evaluated one by one, not compiled
@@ -68,7 +70,7 @@ def reached(jaxpr: Any, args: Sequence[Any], bad: Bad, sources: Iterable[tuple[s
 
 
 def _loop_outputs(jaxpr: Any) -> dict[str, int]:
-    return dict(outermost_loops(jaxpr, Numbering()))
+    return dict(outermost_loops(jaxpr))
 
 
 _programs: dict[int, tuple[Any, dict[Hashable, Callable[..., Any]]]] = {}
@@ -133,25 +135,24 @@ def reachable(jaxpr: Any, given: Sequence[bool], is_bad: Callable[[Any], bool]) 
 
     for eqn in inner.eqns:
         operands = [read(atom) for atom in eqn.invars]
-        call = call_of(eqn)
-        if call is not None:
-            outs = reachable(call.jaxpr, call_operands(eqn, call, operands), is_bad)
+        if kind_of(eqn.primitive) == "call":
+            call = inner_programs(eqn)[WITHIN]
+            outs = reachable(call.jaxpr, call.arguments(operands), is_bad)
         else:
-            holds = eqn.primitive.name in (*LOOPS, BRANCHES, SHARDED) and _holds(eqn, is_bad)
-            outs = [any(operands) or holds] * len(eqn.outvars)
-        reached |= {var for var, there in zip(eqn.outvars, outs, strict=True) if there and is_float(var.aval)}
+            outs = [any(operands) or _holds(eqn, is_bad)] * len(eqn.outvars)
+        reached |= {var for var, there in zip(eqn.outvars, outs, strict=True) if there and is_inexact(var.aval)}
     return [read(atom) for atom in inner.outvars]
 
 
 def _holds(eqn: Any, is_bad: Callable[[Any], bool]) -> bool:
     """Whether a constant or literal in the inner programs of an equation is bad."""
+    inner = (one for program in inner_programs(eqn).values() for one in programs(program.jaxpr))
+    return any(is_bad(value) for one in inner for value in _constants(one))
 
-    def inside(jaxpr: Any) -> bool:
-        inner, consts = _compat.body_of(jaxpr)
-        atoms = [atom for e in inner.eqns for atom in e.invars] + list(inner.outvars)
-        literals = (np.asarray(atom.val) for atom in atoms if isinstance(atom, _compat.Literal))
-        if any(map(is_bad, consts)) or any(map(is_bad, literals)):
-            return True
-        return any(inside(sub) for e in inner.eqns for _, sub in _compat.sub_jaxprs(e.params))
 
-    return any(inside(sub) for _, sub in _compat.sub_jaxprs(eqn.params))
+def _constants(jaxpr: Any) -> Iterator[Any]:
+    inner, consts = _compat.body_of(jaxpr)
+    yield from consts
+    for atom in itertools.chain(inner.outvars, *(eqn.invars for eqn in inner.eqns)):
+        if isinstance(atom, _compat.Literal):
+            yield np.asarray(atom.val)

@@ -22,7 +22,9 @@ from jaxtap_core.jaxpr.address import (
     phase_of,
     written_by_jax,
 )
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Scan, ShardMap, While, call_of, call_operands
+from jaxtap_core.jaxpr.structure import PREDICATE, WITHIN, ShardMap, inner_programs, kind_of, loop_of
+from jaxtap_core.jaxpr.values import is_inexact
+from jaxtap_core.jaxpr.visit import Addressed, addressed
 from jaxtap_core.provenance.flat import UNCHECKED, CannotReplay
 from jaxtap_core.provenance.taint.rules import moved, together
 from jaxtap_core.records.kinds import Bad, Phase
@@ -86,7 +88,7 @@ class Evaluation:
             if not isinstance(atom, _compat.Literal):
                 return env[atom]
             value = jnp.asarray(atom.val, atom.aval.dtype) if hasattr(atom.aval, "dtype") else atom.val
-            born = self.births and library and is_float(value)
+            born = self.births and library and is_inexact(value)
             return Tainted(value, self.is_bad(value) if born else None)
 
         for eqn in inner.eqns:
@@ -98,22 +100,22 @@ class Evaluation:
         return [read(atom, where.library) for atom in inner.outvars]
 
     def _equation(self, eqn: Any, operands: list[Tainted], numbering: Numbering, where: Where) -> list[Tainted]:
-        name = eqn.primitive.name
+        kind = kind_of(eqn.primitive)
         here = replace(where, phase=phase_of(eqn.source_info, where.phase))
-        if name in LOOPS or name == BRANCHES:
-            path = join(where.prefix, numbering.structure(name, built_by_jax(eqn.source_info)))
-            inside = replace(here, prefix=path, loop=here.loop or name in LOOPS)
-            if name == BRANCHES:
+        if kind in ("loop", "branches"):
+            segment = numbering.structure(eqn.primitive.name, built_by_jax(eqn.source_info))
+            path = join(where.prefix, segment)
+            inside = replace(here, prefix=path, loop=here.loop or kind == "loop")
+            if kind == "branches":
                 return self._branches(eqn, operands, inside)
-            outs = self._scan(eqn, operands, inside) if name == "scan" else self._while(eqn, operands, inside)
+            outs = self._loop(eqn, operands, inside)
             return outs if here.loop else self._left(path, outs)
-        call = call_of(eqn)
-        if call is not None:
+        if kind == "call":
+            call = inner_programs(eqn)[WITHIN]
             library = here.library or written_by_jax(call.jaxpr)
-            return self._program(
-                call.jaxpr, call_operands(eqn, call, operands), numbering, replace(here, library=library)
-            )
-        if name == SHARDED:
+            inside = replace(here, library=library)
+            return self._program(call.jaxpr, call.arguments(operands), numbering, inside)
+        if kind == "sharded":
             return self._shards(eqn, operands, numbering, here)
         return self._primitive(eqn, operands, here)
 
@@ -134,12 +136,12 @@ class Evaluation:
         else:
             outs = eqn.primitive.bind(*values, **params)
             outs = list(outs) if eqn.primitive.multiple_results else [outs]
-        if not any(map(is_float, outs)):
+        if not any(map(is_inexact, outs)):
             return [Tainted(out) for out in outs]
         came = moved(eqn, [x.flags for x in operands], values)
         born: list[Any] = [None] * len(outs)
         if self.births and not ignores_nan(eqn.source_info):
-            were = [self.is_bad(value) if is_float(value) else None for value in values]
+            were = [self.is_bad(value) if is_inexact(value) else None for value in values]
             fresh = moved(eqn, were, values)
             born = [True if flag is None else ~flag for flag in fresh]
             if where.phase == "backward" and self.bad == "nan" and eqn.primitive.name in PRODUCTS:
@@ -153,7 +155,7 @@ class Evaluation:
         return together(eqn, zero[0], were[1]) | together(eqn, were[0], zero[1])
 
     def _tainted(self, out: Any, came: Any, born: Any) -> Tainted:
-        if not is_float(out) or (came is None and born is None):
+        if not is_inexact(out) or (came is None and born is None):
             return Tainted(out)
         owed = born if came is None else came if born is None else came | born
         return Tainted(out, self.is_bad(out) & owed)
@@ -170,7 +172,7 @@ class Evaluation:
         """bool[values, 3]: whether each holds something bad, whether some of that is tainted, and some is not."""
         nothing, rows = jnp.zeros((), bool), []
         for value, flags in values:
-            bad = self.is_bad(value) if is_float(value) else nothing
+            bad = self.is_bad(value) if is_inexact(value) else nothing
             rest = bad if flags is None else bad & ~flags
             rows.append(jnp.stack([jnp.any(bad), nothing if flags is None else jnp.any(flags), jnp.any(rest)]))
         return jnp.stack(rows) if rows else jnp.zeros((0, 3), bool)
@@ -180,31 +182,29 @@ class Evaluation:
     def _with_flags(self, values: Sequence[Tainted]) -> list[Tainted]:
         """Every float gets flags, so that what goes round a loop keeps its structure."""
         return [
-            Tainted(x.value, _flags_like(x.value) if x.flags is None and is_float(x.value) else x.flags) for x in values
+            Tainted(x.value, _flags_like(x.value) if x.flags is None and is_inexact(x.value) else x.flags)
+            for x in values
         ]
 
-    def _scan(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
-        scan = Scan.of(eqn)
-        consts, init, xs = scan.split(operands)
+    def _loop(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
+        loop = loop_of(eqn)
+        predicate_consts, body_consts, init, xs = loop.split(operands)
 
-        def body(carry: list[Tainted], x: list[Tainted]) -> tuple[list[Tainted], list[Tainted]]:
-            outs = self._program(scan.jaxpr, [*consts, *carry, *x], Numbering(), where)
+        def step(carry: list[Tainted], x: list[Tainted]) -> tuple[list[Tainted], list[Tainted]]:
+            outs = self._program(loop.body, [*body_consts, *carry, *x], Numbering(), where)
             outs = self._with_flags(outs)
-            return outs[: scan.num_carry], outs[scan.num_carry :]
+            return outs[: loop.num_carry], outs[loop.num_carry :]
 
-        carry, ys = lax.scan(body, self._with_flags(init), xs, length=scan.length, reverse=scan.reverse)
-        return [*carry, *ys]
-
-    def _while(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
-        loop = While.of(eqn)
-        predicate_consts, body_consts, init = loop.split(operands)
+        if loop.predicate is None:
+            carry, ys = lax.scan(step, self._with_flags(init), xs, length=loop.length, reverse=loop.reverse)
+            return [*carry, *ys]
 
         def running(carry: list[Tainted]) -> Any:
-            inside = replace(where, prefix=f"{where.prefix}/pred")
+            inside = replace(where, prefix=f"{where.prefix}/{PREDICATE}")
             return self._program(loop.predicate, [*predicate_consts, *carry], Numbering(), inside)[0].value
 
         def body(carry: list[Tainted]) -> list[Tainted]:
-            outs = self._with_flags(self._program(loop.body, [*body_consts, *carry], Numbering(), where))
+            outs, _ = step(carry, [])
             if not loop.lanes:
                 return outs
             active = running(carry)
@@ -214,7 +214,8 @@ class Evaluation:
 
     def _branches(self, eqn: Any, operands: list[Tainted], where: Where) -> list[Tainted]:
         index, *inputs = operands
-        noted = {} if where.loop else _loops(eqn.params["branches"], where.prefix)
+        jaxprs = [inner.jaxpr for inner in inner_programs(eqn).values()]
+        noted = {} if where.loop else _loops(jaxprs, where.prefix)
 
         def branch(number: int, jaxpr: Any) -> Callable[..., Any]:
             def run(inputs: list[Tainted]) -> Any:
@@ -226,7 +227,7 @@ class Evaluation:
 
             return run
 
-        branches = [branch(i, jaxpr) for i, jaxpr in enumerate(eqn.params["branches"])]
+        branches = [branch(i, jaxpr) for i, jaxpr in enumerate(jaxprs)]
         outs, left = lax.switch(index.value, branches, self._with_flags(inputs))
         self.left.update(left)
         return outs
@@ -250,17 +251,12 @@ class Evaluation:
             shard,
             mesh=mapped.mesh,
             in_specs=(spec([x.flags is not None for x in inputs], mapped.in_specs), P()),
-            out_specs=(spec([is_float(var.aval) for var in eqn.outvars], mapped.out_specs), P()),
+            out_specs=(spec([is_inexact(var.aval) for var in eqn.outvars], mapped.out_specs), P()),
             axis_names=set(mapped.axes),
             check_vma=False,
         )(inputs, self.sources)
         self.left.update(left)
         return outs
-
-
-def is_float(value: Any) -> bool:
-    """Whether a value, or values of a type, can hold a NaN."""
-    return hasattr(value, "dtype") and bool(jnp.issubdtype(value.dtype, jnp.inexact))
 
 
 def _flags_like(value: Any) -> Any:
@@ -287,21 +283,21 @@ def _loops(branches: Sequence[Any], prefix: str) -> dict[str, int]:
     """The outermost loops in the branches of a ``cond``, with the number of their outputs."""
     found: dict[str, int] = {}
     for number, jaxpr in enumerate(branches):
-        found.update(outermost_loops(jaxpr, Numbering(), f"{prefix}/b{number}"))
+        found.update(outermost_loops(jaxpr, prefix=f"{prefix}/b{number}"))
     return found
 
 
-def outermost_loops(jaxpr: Any, numbering: Numbering, prefix: str = "") -> Iterator[tuple[str, int]]:
+def outermost_loops(jaxpr: Any, numbering: Numbering | None = None, prefix: str = "") -> Iterator[tuple[str, int]]:
     """The loops that stand in no other, with the number of their outputs."""
-    for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
-        name, call = eqn.primitive.name, call_of(eqn)
-        if name in LOOPS or name == BRANCHES:
-            path = join(prefix, numbering.structure(name, built_by_jax(eqn.source_info)))
-            if name == BRANCHES:
-                yield from _loops(eqn.params["branches"], path).items()
-            else:
-                yield path, len(eqn.outvars)
-        elif call is not None:
-            yield from outermost_loops(call.jaxpr, numbering, prefix)
-        elif name == SHARDED:
-            yield from outermost_loops(ShardMap.of(eqn).jaxpr, numbering, prefix)
+    return _outermost(addressed(jaxpr, numbering), prefix)
+
+
+def _outermost(equations: Sequence[Addressed], prefix: str) -> Iterator[tuple[str, int]]:
+    for one in equations:
+        path = join(prefix, one.segment)
+        if one.kind == "loop":
+            yield path, len(one.eqn.outvars)
+        elif one.kind == "branches":
+            yield from _loops([inner.jaxpr for inner in inner_programs(one.eqn).values()], path).items()
+        else:
+            yield from _outermost(one.within, prefix)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxtap_core.jaxpr.values import is_inexact
 from jaxtap_core.provenance.dependence import ELEMENTWISE
 
 Flags = Any  # a boolean array of the shape of the value it stands beside, or None where none is true
@@ -70,12 +71,8 @@ def elementwise(eqn: Any, flags: list[Any], values: list[Any], output: int) -> F
 # -- what moves elements moves what stands beside them
 
 
-def _is_float(value: Any) -> bool:
-    return bool(jnp.issubdtype(jnp.result_type(value), jnp.inexact))
-
-
 def _move(eqn: Any, flags: list[Any], values: list[Any], output: int) -> Flags:
-    operands = [flag if _is_float(value) else value for flag, value in zip(flags, values, strict=True)]
+    operands = [flag if is_inexact(value) else value for flag, value in zip(flags, values, strict=True)]
     params = dict(eqn.params)
     if "fill_value" in params:
         params["fill_value"] = False
