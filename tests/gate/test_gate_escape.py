@@ -11,11 +11,11 @@ from jax import lax
 import jaxtap_core as tap
 
 
-def found(f, *args, **options):
+def found(f, *args, gate="escape", **options):
     """(path, step vector, leaf) of every finding, sorted."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with tap.record(gate="escape", **options) as rec:
+        with tap.record(gate=gate, **options) as rec:
             f(*args)
     for finding in rec.findings:
         assert finding.event.step == (finding.event.steps[-1] if finding.event.steps else -1)
@@ -83,12 +83,17 @@ def test_each_leaf_that_turns_is_found_once_and_the_others_not():
     ]
 
 
-def test_every_entry_of_an_inner_loop_is_judged_apart():
+def test_an_inner_loop_is_judged_at_level_carry_alone_and_its_entries_are_one_finding():
     f = jax.jit(lambda xs: lax.map(LOOPS["scan"], xs))
-    xs = [2.5, 100.0, 0.5]
-    inner = [("scan[0]/scan[0]", (i, first_nan(x)), "c") for i, x in enumerate(xs) if x < 9]
-    outer = [("scan[0]", (0,), "out")]  # the first step whose output is bad
-    assert without_results(found(f, jnp.array(xs))) == sorted(inner + outer)
+    xs = jnp.array([2.5, 100.0, 0.5])
+    outer = ("scan[0]", (0,), "out")  # the first step whose output is bad
+    assert without_results(found(f, xs)) == [outer]
+    # the first and the third entry go bad; the first tells
+    assert without_results(found(f, xs, gate="carry")) == [outer, ("scan[0]/scan[0]", (0, first_nan(2.5)), "c")]
+    with tap.record(gate="carry") as rec:
+        f(xs)
+    (inner,) = [finding for finding in rec.findings if finding.event.path == "scan[0]/scan[0]"]
+    assert inner.entries == 2 and "and in 1 later entries of that loop" in str(inner).splitlines()[0]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
