@@ -15,11 +15,11 @@ from jaxtap_core.jaxpr.address import join, phase_of, source_of
 from jaxtap_core.jaxpr.equations import (
     can_bear_nan,
     carry_avals,
+    dropped_at,
     explicit_mesh,
     inexact_places,
     leaf_avals,
     output_avals,
-    selected_once,
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
 from jaxtap_core.jaxpr.liveness import LiveEquation, Liveness, liveness
@@ -97,7 +97,7 @@ class Planner:
     def _body(self, jaxpr: Any, equations: Sequence[Addressed], scope: Scope) -> BodyPlan:
         """The plan of ``jaxpr``, all of a level or the inside of a call in it, whose ``equations`` these are."""
         body = BodyPlan()
-        selects = selected_once(jaxpr) if self._watches_births else {}
+        selects = dropped_at(jaxpr) if self._watches_births else {}
         for position, one in enumerate(equations):
             path = join(scope.prefix, one.segment)
             if not scope.prefix:

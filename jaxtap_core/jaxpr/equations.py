@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxtap_core import _compat
+from jaxtap_core.jaxpr.address import written_by_jax
 from jaxtap_core.jaxpr.leaves import Leaves
 from jaxtap_core.jaxpr.sharding import explicit_sharding
 from jaxtap_core.jaxpr.structure import WITHIN, inner_programs, kind_of, loop_of
@@ -28,29 +29,31 @@ def can_bear_nan(eqn: Any) -> bool:
     return kind_of(eqn.primitive) in ("plain", "sharded") and bool(inexact_places([var.aval for var in eqn.outvars]))
 
 
-def selected_once(jaxpr: Any) -> dict[Any, int]:
-    """Variables whose only use is as a case of one ``select_n``, with the position of that equation."""
+def dropped_at(jaxpr: Any) -> dict[Any, int]:
+    """Variables that one equation alone uses which may drop what is bad in them, with its position.
+
+    That is a ``select_n`` of which they are a case, or a function of JAX's library (``jnp.where``, ``jnp.nan_to_num``).
+    """
     inner = _compat.body_of(jaxpr).jaxpr
-    uses: dict[Any, list[int | None]] = {}
+    uses: dict[Any, set[int | None]] = {}
     for position, eqn in enumerate(inner.eqns):
-        is_select = _is_select(eqn)
+        drops, chooses = _may_drop(eqn), eqn.primitive.name == "select_n"
         for i, atom in enumerate(eqn.invars):
             if not isinstance(atom, _compat.Literal):
-                uses.setdefault(atom, []).append(position if is_select and i > 0 else None)
+                uses.setdefault(atom, set()).add(position if drops and not (chooses and i == 0) else None)
     for atom in inner.outvars:
         if not isinstance(atom, _compat.Literal):
-            uses.setdefault(atom, []).append(None)
-    return {var: at[0] for var, at in uses.items() if len(at) == 1 and at[0] is not None}
+            uses.setdefault(atom, set()).add(None)
+    return {
+        var: at for var, positions in uses.items() if len(positions) == 1 and (at := next(iter(positions))) is not None
+    }
 
 
-def _is_select(eqn: Any) -> bool:
-    """Whether an equation only selects among its operands, its first operand being the choice."""
+def _may_drop(eqn: Any) -> bool:
+    """Whether what is bad in an operand may end at an equation: at a select, or in a function of JAX's library."""
     if kind_of(eqn.primitive) != "call":
         return bool(eqn.primitive.name == "select_n")
-    # jnp.where is a jitted function: its program is a single select of its operands
-    inner = _compat.body_of(inner_programs(eqn)[WITHIN].jaxpr).jaxpr
-    names = {eqn.primitive.name for eqn in inner.eqns}
-    return "select_n" in names and names <= {"select_n", "broadcast_in_dim", "convert_element_type"}
+    return written_by_jax(inner_programs(eqn)[WITHIN].jaxpr)
 
 
 def carry_avals(eqn: Any) -> list[Any]:
