@@ -18,12 +18,13 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.gate.decide import Decisions
 from jaxtap_core.gate.executed import Executed
+from jaxtap_core.gate.raised import raised_for
 from jaxtap_core.gate.reproduce import Evidence
 from jaxtap_core.instrument.gate_state import MASKED, Verdicts
 from jaxtap_core.instrument.plan import Check
 from jaxtap_core.jaxpr.address import source_of
 from jaxtap_core.jaxpr.leaves import tidy
-from jaxtap_core.provenance.locate import Target, explain_target
+from jaxtap_core.provenance.locate import Explanation, Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
 from jaxtap_core.records.kinds import Bad
 
@@ -104,8 +105,27 @@ def judge(
     for one in sorted(met, key=lambda one: one.order):
         explained[one.target.bad] += 1
         explain = explained[one.target.bad] <= EXPLAINED_PER_PROGRAM
-        findings.append(_finding(one, executed, decisions, explain=explain, keep=keep))
+        explanation = _explained(one, executed, decisions) if explain else None
+        evidence = Evidence(executed.jaxpr(), decisions.inputs) if explain and keep else None
+        findings.append(_finding(one, executed, explanation, evidence))
     return findings
+
+
+def judge_raised(executed: Executed, *, keep: bool = True) -> list[Finding]:
+    """The finding behind what a program raised: a NaN that was born in it and reached what raised; or none."""
+    decisions = Decisions(executed)
+    try:
+        target = raised_for(executed, decisions.inputs)
+    except Exception:  # what cannot be evaluated again is not explained; the user has the error
+        return []
+    if target is None:
+        return []
+    met = Met(target, f"an operand of {target.path}, which raised", "output", None, executed.phase, _source(executed))
+    explained = _explained(met, executed, decisions)
+    if explained.given or not explained.origin.reproduced:
+        return []
+    met = replace(met, target=replace(target, path=""))
+    return [_finding(met, executed, explained, Evidence(executed.jaxpr(), decisions.inputs) if keep else None)]
 
 
 def _is_excused(met: Met, decisions: Decisions) -> bool:
@@ -189,9 +209,12 @@ def _source(executed: Executed) -> str:
     return source_of(executed.source_info) if executed.source_info is not None else ""
 
 
-def _finding(met: Met, executed: Executed, decisions: Decisions, *, explain: bool, keep: bool) -> Finding:
-    target, inputs = met.target, decisions.inputs
-    explained = explain_target(executed.jaxpr(), inputs, target, _source(executed), executed.phase) if explain else None
+def _explained(met: Met, executed: Executed, decisions: Decisions) -> Explanation:
+    return explain_target(executed.jaxpr(), decisions.inputs, met.target, _source(executed), executed.phase)
+
+
+def _finding(met: Met, executed: Executed, explained: Explanation | None, evidence: Evidence | None) -> Finding:
+    target = met.target
     steps = tuple(step for step in target.steps if step is not None)
     lane = target.lane if met.shard is None else (target.lane or ())[1:] or None
     event = TapEvent(
@@ -219,5 +242,5 @@ def _finding(met: Met, executed: Executed, decisions: Decisions, *, explain: boo
         size=explained.size if explained else None,
         masked=met.masked,
         entries=met.entries,
-        evidence=Evidence(executed.jaxpr(), inputs) if explain and keep else None,
+        evidence=evidence,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxtap_core import _compat
@@ -14,7 +15,11 @@ from jaxtap_core.records.kinds import Bad
 
 
 def bad_on_host(x: Any, bad: Bad) -> bool:
-    """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing."""
+    """Whether an array holds a NaN (or, asked so, an Inf). Arrays that were deleted hold nothing.
+
+    Raises:
+        jax.errors.JaxRuntimeError: the program that made it raised.
+    """
     if isinstance(x, Donated):
         return bool(x.nan if bad == "nan" else x.inf)
     # a program may hold constants that only its own tracing knew
@@ -22,6 +27,8 @@ def bad_on_host(x: Any, bad: Bad) -> bool:
         return False
     try:
         array = np.asarray(x)
+    except jax.errors.JaxRuntimeError:
+        raise  # the program that made it failed
     except RuntimeError:
         return False
     if array.dtype.kind == "c":

@@ -36,8 +36,8 @@ class Target:
     """The bad value that somebody met.
 
     Attributes:
-        kind: ``"carry"``, ``"output"`` (of a loop), ``"result"`` (of the program) or
-            ``"primitive"``.
+        kind: ``"carry"``, ``"output"`` (of a loop), ``"result"`` (of the program), ``"primitive"``, or ``"operand"``
+            (of an equation that stands in no loop).
         path: address of the loop or primitive; empty for a result.
         steps: index vector of the step at which it was first met, outermost loop first. The last
             one may be ``None`` for a carry or an output: then it is looked for.
@@ -48,7 +48,7 @@ class Target:
         output: which output of the equation it is.
     """
 
-    kind: Literal["carry", "output", "result", "primitive"]
+    kind: Literal["carry", "output", "result", "primitive", "operand"]
     path: str
     steps: tuple[int | None, ...]
     index: int
@@ -138,6 +138,8 @@ class _Locator:
             return self._result()
         if self.target.kind == "primitive":
             return self._primitive()
+        if self.target.kind == "operand":
+            return self._operand()
         return self._loop_leaf()
 
     def _discharge(self) -> None:
@@ -176,6 +178,11 @@ class _Locator:
         activation, node = self._descend()
         number = node.outputs[self.target.index]
         return self._follow(activation, number, activation.code(number), self.target.lane or ...)
+
+    def _operand(self) -> Explanation:
+        activation, node = self._descend()
+        number = node.inputs[self.target.index]
+        return self._follow(activation, number, activation.code(number), ...)
 
     def _loop_leaf(self) -> Explanation:
         activation, node = self._descend()

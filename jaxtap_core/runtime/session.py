@@ -13,9 +13,10 @@ import numpy as np
 from jaxtap_core import _compat
 from jaxtap_core.errors import LensError, describe, warn, warn_once
 from jaxtap_core.gate.certify import certify
-from jaxtap_core.gate.executed import given
-from jaxtap_core.gate.judge import judge
+from jaxtap_core.gate.executed import Executed, given
+from jaxtap_core.gate.judge import judge, judge_raised
 from jaxtap_core.gate.look import bad_results, sound
+from jaxtap_core.gate.raised import has_raised
 from jaxtap_core.gate.suspects import Case, Suspects
 from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
@@ -65,6 +66,7 @@ class Session:
         self._misfits = Misfits()
         self._suspects = Suspects(self._close_case)
         self._order: dict[int, int] = {}
+        self._raised = False
 
     # -- execution
 
@@ -122,24 +124,42 @@ class Session:
         if not (self.policy.judges_results or twice):
             return run(primitive, args, params)
         kept = self._held(args, params)
-        again = run(primitive, args, params) if twice else None
-        outs = run(primitive, args, params)
+        try:
+            again = run(primitive, args, params) if twice else None
+            outs = run(primitive, args, params)
+        except Exception:
+            self._has_raised(self._pending(running, primitive, args, params, kept, program))
+            raise
         flat = tuple(outs) if primitive.multiple_results else (outs,)
         if twice or any(map(can_hold_nan, flat)):
-            pending = Pending(
-                running.name,
-                self.recording.next_call(running.name),
-                _jaxpr_of(primitive, args, params),
-                kept,
-                flat,
-                running.since,
-                running.source_info,
-                phase=current_phase() if program is None else program.phase,
-                observed=None if not twice else again if primitive.multiple_results else (again,),
-                eager=program is None or program.eager,
-            )
+            pending = self._pending(running, primitive, args, params, kept, program)
+            pending.outs = flat
+            pending.call = self.recording.next_call(running.name)
+            pending.observed = None if not twice else again if primitive.multiple_results else (again,)
             self._queue.add(pending, None if program is None else program.nbytes)
         return outs
+
+    def _pending(
+        self,
+        running: Running,
+        primitive: Any,
+        args: Sequence[Any],
+        params: dict[str, Any],
+        kept: Sequence[Any],
+        program: Program | None,
+    ) -> Pending:
+        """A program as it is started, before it has given anything."""
+        return Pending(
+            running.name,
+            0,
+            _jaxpr_of(primitive, args, params),
+            kept,
+            (),
+            running.since,
+            running.source_info,
+            phase=current_phase() if program is None else program.phase,
+            eager=program is None or program.eager,
+        )
 
     def _held(self, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
         """The inputs of a program to hold until its verdict."""
@@ -180,8 +200,10 @@ class Session:
         try:
             observed, states = variant.run(run.number, args, program.outputs)
             outs = program.production(primitive, args, params) if certified else observed
-        except BaseException:
+        except BaseException as error:
             close_run(run)
+            if isinstance(error, Exception):
+                self._has_raised(self._pending(running, primitive, args, params, kept, program))
             raise
         pending = Pending(
             program.name,
@@ -259,7 +281,7 @@ class Session:
             if gated and not self.policy.gate_paused:
                 self._judge(pending, results if self.policy.judges_results else {})
         except jax.errors.JaxRuntimeError:
-            pass  # the program itself failed: the user hears of it where the result is used
+            self._has_raised(pending)  # the user hears of it where the result is used
         except Exception as error:
             warn_once(
                 ("settle", pending.name, str(error)),
@@ -276,13 +298,23 @@ class Session:
         else:
             self._close_case(Case(pending, results, {}))
 
+    def _has_raised(self, pending: Pending) -> None:
+        """A program failed: the first of a block, whose inputs are not those of another that did, is explained."""
+        if self._raised or self.settings.level is None or self.policy.gate_paused or has_raised(given(pending.args)):
+            return
+        self._raised = True
+        self._enter(judge_raised(pending), pending)
+
+    def _enter(self, found: list[Finding], executed: Executed) -> None:
+        self._order.update((id(finding), executed.number) for finding in found)
+        self.findings += found
+
     def _close_case(self, case: Case) -> None:
         level = self.settings.level
         assert level is not None
         kept = sum(finding.evidence is not None for finding in self.findings)
         found = judge(case.executed, case.results, level=level.name, keep=kept < KEPT, masked=case.masked)
-        self._order.update((id(finding), case.executed.number) for finding in found)
-        self.findings += found
+        self._enter(found, case.executed)
 
     @property
     def waited_for(self) -> Running | Pending | None:
