@@ -8,14 +8,15 @@ given (`Given`).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxtap_core.jaxpr.address import join
-from jaxtap_core.jaxpr.values import is_inexact
+from jaxtap_core.jaxpr.values import host_array, is_inexact
 from jaxtap_core.provenance.activation import Activation, NotReproduced
-from jaxtap_core.provenance.dependence import WHOLE, Box, Index, boxes
+from jaxtap_core.provenance.dependence import WHOLE, Box, Index, boxes, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES, Shards
 from jaxtap_core.provenance.flat import BITS, CannotReplay, Node
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, LoopReplay
@@ -26,6 +27,8 @@ MERELY_MOVE = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "re
 PRODUCTS = frozenset({"conv_general_dilated", "div", "dot_general", "mul", "triangular_solve"})
 
 MOST_EQUATIONS = 20_000  # equations followed before giving up
+MOST_WAYS = 64  # ways tried in search of a birth, where some end at values that were given
+MOST_ELEMENTS = 8  # bad elements of one operand among which a birth is sought
 KEPT_PRODUCTS = 8
 
 
@@ -71,34 +74,70 @@ class Given(NamedTuple):
 
 def first_bad(code: np.ndarray, bit: int, box: Box = ()) -> Index | None:
     """Index of the first element within ``box`` that has ``bit``."""
+    return next(iter(some_bad(code, bit, box)), None)
+
+
+def some_bad(code: np.ndarray, bit: int, box: Box = ()) -> list[Index]:
+    """Indices of the first elements within ``box`` that have ``bit``."""
     hits = np.zeros(code.shape, bool)
     hits[box] = (code[box] & bit) > 0
-    where = np.argwhere(hits)
-    return tuple(int(k) for k in where[0]) if len(where) else None
+    return [tuple(int(k) for k in where) for where in np.argwhere(hits)[:MOST_ELEMENTS]]
 
 
-def follow(activation: Activation, number: int, index: Index | None, bad: str) -> Born | Given:
+class Way(NamedTuple):
+    """A way back that is still to be gone: a bad element, and what was passed before it."""
+
+    activation: Activation
+    number: int
+    element: Index | None
+    user: tuple[Activation, Node] | None = None
+    products: tuple[Product, ...] = ()
+
+
+def follow(
+    activation: Activation, number: int, index: Index | None, bad: str, others: Sequence[Index] = ()
+) -> Born | Given:
     """Go backward from element ``index`` of a value that is bad there.
+
+    Where several operands were bad before, the first is followed; what ends at a value that was given is no birth, and
+    the others are tried.
 
     Args:
         activation: where the value is.
         number: which value of its program.
         index: which element; ``None`` for the first bad one.
         bad: ``"nan"`` or ``"inf"``.
+        others: further elements that are bad, tried where that one was given.
 
     Raises:
         NotMet: the replay finds it good.
     """
-    bit, user = BITS[bad], None
-    products: deque[Product] = deque(maxlen=KEPT_PRODUCTS)
+    ways, given = [Way(activation, number, at) for at in (*reversed(others), index)], None
+    for _ in range(MOST_WAYS):
+        end = _go_back(ways.pop(), bad, ways)
+        if isinstance(end, Born):
+            return end
+        given = given or end
+        if not ways:
+            break
+    assert given is not None
+    return given
+
+
+def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
+    """Go one way to its end; the other operands that were bad on it are put to ``others``."""
+    bit = BITS[bad]
+    activation, number, index, user, passed = way
+    products = deque(passed, maxlen=KEPT_PRODUCTS)
     index = checked_element(activation, number, index, bit)
     for _ in range(MOST_EQUATIONS):
         if number in activation.flat.consts:
-            return Given(activation, None, index, bad, user)
+            return _revived(products, bad) or Given(activation, None, index, bad, user)
         producer = activation.flat.producers[number]
         if producer is None:
             if activation.entry is None:
-                return Given(activation, activation.flat.inputs.index(number), index, bad, user)
+                position = activation.flat.inputs.index(number)
+                return _revived(products, bad) or Given(activation, position, index, bad, user)
             activation, number, index = _leave(activation, number, index, bit)
         else:
             node = activation.flat.nodes[producer]
@@ -111,17 +150,40 @@ def follow(activation: Activation, number: int, index: Index | None, bad: str) -
             elif node.kind == "sharded":
                 activation, number, index = into_shards(activation, node, output, index)
             else:
-                backward_slice = bad_operand(activation, node, output, index, bit)
-                if backward_slice is None:
+                operands = bad_operands(activation, node, output, index, bit)
+                if not operands:
                     return Born(activation, node, output, index, bad, tuple(reversed(products)))
+                before = tuple(products)
                 if node.phase == "backward" and node.primitive in PRODUCTS:
-                    products.append(Product(activation, node, output, index, *backward_slice))
+                    products.append(Product(activation, node, output, index, *operands[0]))
                 if user is None or node.primitive not in MERELY_MOVE:
                     user = activation, node
-                number, index = node.inputs[backward_slice[0]], backward_slice[1]
+                rest = [Way(activation, node.inputs[operand], at, user, before) for operand, at in operands[1:]]
+                others.extend(reversed(rest))
+                number, index = node.inputs[operands[0][0]], operands[0][1]
                 continue
         index = checked_element(activation, number, index, bit)
     raise CannotReplay(f"it was followed back through {MOST_EQUATIONS} equations without an end")
+
+
+def _revived(products: Iterable[Product], bad: str) -> Born | None:
+    """The last product of the backward pass in which a given NaN, selected away before, met a zero cotangent."""
+    passed = list(products)
+    for position in reversed(range(len(passed))) if bad == "nan" else ():
+        one = passed[position]
+        if one.source is None:
+            continue
+        lead = len(one.activation.runner.lead)
+        for operand, box in behind_element(one.activation, one.node, one.output, one.element):
+            number = one.node.inputs[operand]
+            if operand == one.operand or not _is_float(one.activation, number):
+                continue
+            across = opposite(one.node, one.operand, one.source, operand, box, lead)
+            value = host_array(one.activation.values([number])[0])[across]
+            if value.size and (value == 0).all():
+                before = tuple(reversed(passed[:position]))
+                return Born(one.activation, one.node, one.output, one.element, bad, before)
+    return None
 
 
 def checked_element(activation: Activation, number: int, index: Index | None, bit: int) -> Index | None:
@@ -138,21 +200,21 @@ def checked_element(activation: Activation, number: int, index: Index | None, bi
     return index
 
 
-def bad_operand(
+def bad_operands(
     activation: Activation, node: Node, output: int, index: Index | None, bit: int
-) -> tuple[int, Index | None] | None:
-    """Which operand was bad before, and which element of it."""
+) -> list[tuple[int, Index | None]]:
+    """Which operands were bad before, and which elements of them (some, where they are many)."""
+    found: list[tuple[int, Index | None]] = []
     for operand, box in behind_element(activation, node, output, index):
         number = node.inputs[operand]
         if not _is_float(activation, number):
             continue
         code = activation.code(number)
         if code.shape != activation.shape(number):
-            if code & bit:
-                return operand, None
-        elif (found := first_bad(code, bit, box)) is not None:
-            return operand, found
-    return None
+            found += [(operand, None)] if code & bit else []
+        else:
+            found += [(operand, at) for at in some_bad(code, bit, box)]
+    return found
 
 
 def behind_element(activation: Activation, node: Node, output: int, index: Index | None) -> list[tuple[int, Box]]:

@@ -19,7 +19,7 @@ from jaxtap_core import _compat
 from jaxtap_core.jaxpr.structure import BODY, PREDICATE, loop_of
 from jaxtap_core.jaxpr.values import host_array
 from jaxtap_core.provenance.activation import Activation, NotReproduced, numpy_codes
-from jaxtap_core.provenance.backward import Given, first_bad, follow, region_of
+from jaxtap_core.provenance.backward import Given, follow, region_of, some_bad
 from jaxtap_core.provenance.dependence import Index
 from jaxtap_core.provenance.flat import BITS, CannotReplay, FlatProgram, Node, evaluate, flatten, quiet
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, BadStep
@@ -215,11 +215,12 @@ class _Locator:
         step: int | None = None,
     ) -> Explanation:
         whole = code.shape == activation.shape(number)
-        index = first_bad(code, self.bit, box) if whole else None
+        elements = some_bad(code, self.bit, box) if whole else []
+        index = elements[0] if elements else None
         if found is not None and activation.entry is not None:
             activation.entry = activation.entry._replace(element=index)
             step = found.step
-        end = follow(activation, number, index, self.target.bad)
+        end = follow(activation, number, index, self.target.bad, elements[1:])
         return Explanation(
             origin=origin_of(end, self.names),
             given=isinstance(end, Given),

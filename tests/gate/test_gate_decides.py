@@ -38,14 +38,22 @@ GIVEN = {
     "an input moved about": (lambda x: jnp.flip(x.reshape(2, 2).T)[0], (np.array([1, 2, 3, NAN], np.float32),), []),
     "an input summed with what is born": (lambda x: jnp.log(x).sum(), (np.array([NAN, -1.0], np.float32),), ["log"]),
     "a mean of nothing but NaN": (lambda x: jnp.nanmean(x), (np.full(3, NAN),), []),
-    "a mean that ignores NaN, of none": (lambda x: jnp.log(jnp.nanmean(x)), (np.array([-1, NAN], np.float32),), ["log"]),
+    "a mean that ignores NaN, of none": (
+        lambda x: jnp.log(jnp.nanmean(x)),
+        (np.array([-1, NAN], np.float32),),
+        ["log"],
+    ),
     "a constant of the library": (lambda x: jnp.var(x, ddof=1), (np.ones(1, np.float32),), ["div"]),
     "zero times a NaN that was selected away": (
         jax.grad(lambda w, x: jnp.where(jnp.isnan(x), 0.0, w * x).sum()),
         (1.0, np.array([1, NAN], np.float32)),
         ["mul"],
     ),
-    "a dot with a given row": (lambda a, b: a @ b, (np.array([[1, NAN], [1, 2]], np.float32), np.ones(2, np.float32)), []),
+    "a dot with a given row": (
+        lambda a, b: a @ b,
+        (np.array([[1, NAN], [1, 2]], np.float32), np.ones(2, np.float32)),
+        [],
+    ),
     "an output of a scan by its input": (
         lambda xs: lax.scan(lambda c, x: (c + 1, x * 2), 0.0, xs)[1],
         (np.array([1, NAN], np.float32),),
@@ -98,7 +106,7 @@ DROPPED = {
 }
 KEPT = {
     "added": lambda xs: ROOTS(xs) + 1,
-    "where of another element": lambda xs: jnp.where(xs > 2, ROOTS(xs), ROOTS(xs) * 2),
+    "where of another element": lambda xs: (y := ROOTS(xs), jnp.where(xs > 2, y, y * 2))[1],
     "a gather of the bad element": lambda xs: ROOTS(xs)[jnp.array([0, 1])],
     "a carry that heals": lambda xs: lax.scan(lambda c, x: (jnp.sqrt(x), None), 1.0, xs)[0],
     "a later loop that carries it": lambda xs: lax.scan(lambda c, x: (c + x, None), 0.0, ROOTS(xs))[0],
