@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from inner import lay, outcomes, run
 
+from jaxtap_core.numerics import Profile
+from jaxtap_core.request import levels
+from pytest_jaxtap import options
 from pytest_jaxtap.options import Options
 
 FLAGS = ("nan", "inf", "identity", "live", "github")
@@ -29,6 +34,12 @@ def test_help_shows_every_option_and_its_twin(pytester: pytest.Pytester) -> None
         assert f"  jaxtap_{name.replace('-', '_')} (string):" in text
     for line in INI_ALONE:
         assert line in text
+
+
+def test_the_words_that_options_take_are_those_of_the_lens() -> None:
+    """They are written twice, since the plugin reads its options without the lens."""
+    assert set(options.LEVELS) == set(levels.LEVELS)
+    assert set(options.PROFILES) == set(get_args(Profile))
 
 
 @pytest.mark.parametrize("flag", FLAGS)
