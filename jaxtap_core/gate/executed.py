@@ -29,6 +29,7 @@ class Executed:
         plan: of an observed program; ``None`` where only results are judged.
         reason: why the run cannot be certified, or empty.
         phase: which pass of a differentiated computation ran it.
+        differs: whether the observed run gave other bits than production: what was found may be of that run alone.
         number: tells the order in which programs were started.
     """
 
@@ -44,6 +45,7 @@ class Executed:
     plan: Plan | None = None
     reason: str = ""
     phase: Phase = "forward"
+    differs: bool = False
     number: int = field(default_factory=itertools.count().__next__)
 
 

@@ -28,6 +28,7 @@ from jaxtap_core.provenance.locate import Explanation, Target, explain_target
 from jaxtap_core.records.events import Finding, TapEvent
 from jaxtap_core.records.kinds import Bad
 
+_DIFFERS = "the observed run was rounded otherwise than production, whose results the test got (see its certificate)"
 EXPLAINED_PER_PROGRAM = 1  # the first NaN (and Inf) of a program is followed to its origin; the rest repeats it
 
 
@@ -215,6 +216,9 @@ def _explained(met: Met, executed: Executed, decisions: Decisions) -> Explanatio
 
 def _finding(met: Met, executed: Executed, explained: Explanation | None, evidence: Evidence | None) -> Finding:
     target = met.target
+    origin = explained.origin if explained else None
+    if origin is not None and executed.differs:
+        origin = replace(origin, reason=f"{origin.reason}; {_DIFFERS}")
     steps = tuple(step for step in target.steps if step is not None)
     lane = target.lane if met.shard is None else (target.lane or ())[1:] or None
     event = TapEvent(
@@ -238,7 +242,7 @@ def _finding(met: Met, executed: Executed, explained: Explanation | None, eviden
         count=explained.count if explained else None,
         first_index=explained.first_index if explained else None,
         last_good=explained.last_good if explained else None,
-        origin=explained.origin if explained else None,
+        origin=origin,
         size=explained.size if explained else None,
         masked=met.masked,
         entries=met.entries,

@@ -49,6 +49,8 @@ class Settings:
         sinks: where events go besides memory.
         carry: whether carry events are emitted at all; off for a block that only gates or taps primitives.
         buffer_bytes: how much of the device one stream may take before it is flushed to the host.
+        production_bits: with ``identity="auto"``, whether production's results are the user's whatever is asked: for a
+            test that itself compares bits.
         keep_donated: keep copies of donated inputs, so that the origin of a NaN can be replayed.
     """
 
@@ -74,6 +76,7 @@ class Settings:
     carry: bool | None = None
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
     keep_donated: bool = False
+    production_bits: bool = False
     level: GateLevel | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -84,7 +87,7 @@ class Settings:
         for name in ("on_step", "on_ys", "alert", "alert_ys", "where"):
             if (function := getattr(self, name)) is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, not {function!r}")
-        for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated"):
+        for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated", "production_bits"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.carry is not None and not isinstance(self.carry, bool):

@@ -63,8 +63,9 @@ class Policy:
         if program.plan.may_stop:
             return False  # the guarded program is the result
         if identity == "auto":
-            # gates on loops and results run inline: they travel as data and change nothing that shares a kernel
-            return program.plan.looks_into_steps and not self.strict
+            # gates on loops and results run inline: they travel as data and seldom change what shares a kernel
+            disturbs = program.plan.looks_into_steps or self.settings.production_bits
+            return disturbs and not self.strict
         return identity == "certified"
 
     @functools.cached_property

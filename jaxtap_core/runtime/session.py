@@ -277,7 +277,9 @@ class Session:
                 jax.block_until_ready(_still_there((*pending.outs, *(pending.observed or ()))))
                 collect(pending, self.receiver, copying=self._copying)  # what is live may still be on its way
             if pending.observed is not None or pending.reason:
-                self._verdicts.append(certify(pending))
+                verdict = certify(pending)
+                self._verdicts.append(verdict)
+                pending.differs = verdict.verdict == "different"
             if gated and not self.policy.gate_paused:
                 self._judge(pending, results if self.policy.judges_results else {})
         except jax.errors.JaxRuntimeError:

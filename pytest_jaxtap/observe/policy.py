@@ -16,6 +16,9 @@ import pytest
 from pytest_jaxtap.markers import Mark, mark_of
 from pytest_jaxtap.options import LEVELS, Options
 
+# fixtures of a test that compares bits; the last is that of other snapshot plugins
+COMPARING = frozenset({"tap_snapshot", "assert_bitwise", "snapshot"})
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -30,6 +33,7 @@ class Demand:
         keep_donated: whether donated inputs are copied for the replay.
         record: arguments of the marker for the recording of the whole body.
         records: whether the marker asks for such a recording.
+        compares_bits: whether the test says before it runs that it compares bits: then it gets production's.
     """
 
     gate: Any = None
@@ -41,6 +45,7 @@ class Demand:
     keep_donated: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
     records: bool = False
+    compares_bits: bool = False
 
     @property
     def idle(self) -> bool:
@@ -52,6 +57,12 @@ class Demand:
     def names_primitives(self) -> bool:
         """Whether the gate watches primitives by their names."""
         return self.gate is not None and not (isinstance(self.gate, str) and self.gate in LEVELS)
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether the last bits of what the test computes may be another's than production's."""
+        gated = self.gate is not None and self.gate != "outputs"
+        return gated and not (self.compares_bits or self.certify)
 
     def body_options(self) -> dict[str, Any]:
         """Arguments of ``tap.record`` for the whole body of the test."""
@@ -78,6 +89,8 @@ class Demand:
             asked["identity"] = "certified"
         if self.max_trips is not None and options.get("max_trips") is None:
             asked["max_trips"] = self.max_trips
+        if asked and self.compares_bits and "identity" not in options and "identity" not in asked:
+            asked["production_bits"] = True
         if self.keep_donated and "keep_donated" not in options:
             asked["keep_donated"] = True
         if asked and "carry" not in options:
@@ -109,6 +122,7 @@ def demand_of(item: pytest.Item, options: Options) -> Demand:
         keep_donated=options.keep_donated,
         record=record,
         records=bool(record) or asked.bitwise or (mark is not None and asked.bare),
+        compares_bits=asked.bitwise or not COMPARING.isdisjoint(getattr(item, "fixturenames", ())),
     )
 
 

@@ -92,6 +92,12 @@ def _recording(seen: Seen) -> Record:
     return plain({"source": seen.source, "events": len(seen.recording), "streams": streams})
 
 
+_NOTE = (
+    "note: the NaN gate looked into loops, so the last bits of their results may not be production's;\n"
+    "  a test that compares bits by hand gets production's with @pytest.mark.tap(bitwise=True)"
+)
+
+
 def _section(watch: Watch) -> str:
     """What was seen, for the report of a failing test, as far as its failure has not told it."""
     lines: list[str] = []
@@ -101,6 +107,8 @@ def _section(watch: Watch) -> str:
     if watch.failure is None:
         objections = watch.objections()
         lines += told(objections, verbose=watch.verbose).splitlines() if objections else []
+        if watch.demand.disturbs:
+            lines.append(_NOTE)
     return "\n".join(lines)
 
 

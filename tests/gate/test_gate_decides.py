@@ -140,7 +140,7 @@ def test_a_loop_that_tells_of_a_nan_leaves_nothing_to_say_of_the_result():
 def test_dead_code_is_not_judged(gate, used):
     def f(x):
         log = jnp.log(x - 1)
-        a, b, c = lax.fori_loop(0, 3, lambda i, s: (s[0] + 1, jnp.log(s[1]), s[2] * 2), (x, x - 1, x))
+        a, b, _ = lax.fori_loop(0, 3, lambda i, s: (s[0] + 1, jnp.log(s[1]), s[2] * 2), (x, x - 1, x))
         return (a, b, log) if used else a
 
     assert bool(gated(jax.jit(f), 0.5, gate=gate)) == used

@@ -40,7 +40,7 @@ def checked(x):
 @pytest.mark.parametrize("f", [pure, in_a_branch, after_a_loop, checked])
 @pytest.mark.parametrize("gate", ["outputs", "escape"])
 def test_the_nan_that_a_program_raised_for_is_told(f, gate):
-    with tap.record(gate=gate) as rec, pytest.raises(Exception, match="not finite|bad"):
+    with tap.record(gate=gate) as rec, pytest.raises(Exception, match=r"not finite|bad"):
         jax.block_until_ready(jax.jit(f)(jnp.float32(1.0)))
     assert "sqrt" in [finding.origin.primitive for finding in rec.findings]
     assert any("sqrt of a negative number (-1)" in str(finding) for finding in rec.findings)
