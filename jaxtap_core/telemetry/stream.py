@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,12 @@ class _Arrived(TapEvent):
     __qualname__ = "TapEvent"  # what it is to everybody else, in its repr too
     _own: tuple[Any, ...]
     _shared: StreamKey
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> TapEvent:  # type: ignore[misc]
+        return TapEvent(*args, **kwargs)  # one with other fields, as by ``dataclasses.replace``, shares nothing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TapEvent, tuple(getattr(self, field.name) for field in fields(TapEvent))
 
     path = property(lambda self: self._shared.path)
     total = property(lambda self: self._shared.total)
