@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 # not fetched later like the rest: the module of that name would take its place
 from jaxtap_core.numerics import numerics
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from jaxtap_core.api.identity import IdentityCheck, check_identity
     from jaxtap_core.api.origin import find_origin

@@ -132,6 +132,12 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
     return changed if inner is jaxpr else jaxpr.replace(jaxpr=changed)
 
 
+def called_from(jaxpr: Any, source_info: Any) -> Any:
+    """``jaxpr`` (closed), each of whose equations the line of ``source_info`` has built."""
+    inner = body_of(jaxpr).jaxpr
+    return with_equations(jaxpr, [eqn.replace(source_info=source_info) for eqn in inner.eqns], inner.effects)
+
+
 def is_internal_effect(effect: Any) -> bool:
     """Whether an effect stays inside the program: use of a mutable reference, or of a mesh axis."""
     return isinstance(effect, _InputEffect | _InternalEffect | _AxisEffect)

@@ -15,7 +15,7 @@ from jaxtap_core import _compat
 from jaxtap_core.api import mesh
 from jaxtap_core.api.trace import LENS
 from jaxtap_core.errors import LensError
-from jaxtap_core.jaxpr.visit import equations
+from jaxtap_core.jaxpr.visit import executed
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime import context
@@ -52,13 +52,19 @@ class Block:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         session, self._session = self._session, None
-        assert session is not None
+        if session is None:
+            raise LensError("this tap.record(...) block is not entered: it was left already, or never entered")
         innermost = context.leave(session)
         if innermost or not context.any_on():
             _compat.make_current(self._outer if context.any_on() else _compat.eval_trace)
         mesh.release()
-        with _compat.set_current_trace(_compat.eval_trace):
-            session.close(failed=kind is not None)
+        try:
+            with _compat.set_current_trace(_compat.eval_trace):
+                session.close(failed=kind is not None)
+        except BaseException as stopped:
+            self._receiver.leave(stopped)
+            raise
+        self._receiver.leave(error)
 
     def __getattr__(self, name: str) -> Any:
         receiver = self.__dict__.get("_receiver")
@@ -190,6 +196,8 @@ def allow_nan() -> Iterator[None]:
 def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str, int]:
     """How often each primitive stands in the program that ``f`` makes of these arguments, inner programs included.
 
+    Only what would run, and so can be tapped: not the rules that a derivative would need.
+
     Example:
         >>> import jax.numpy as jnp
         >>> primitives(lambda x: jnp.sin(x) * jnp.sin(2 * x), 1.0)
@@ -197,4 +205,4 @@ def primitives(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dict[str,
     """
     with _compat.set_current_trace(_compat.eval_trace):
         jaxpr = trace_call(f, args, kwargs).jaxpr
-    return dict(sorted(Counter(eqn.primitive.name for eqn in equations(jaxpr)).items()))
+    return dict(sorted(Counter(eqn.primitive.name for eqn in executed(jaxpr)).items()))

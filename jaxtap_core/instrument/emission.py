@@ -11,6 +11,7 @@ Live: the emission primitive of `_compat` sends the values at once. It costs som
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -145,19 +146,21 @@ def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
     ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:
-    ``handle(steps, lane, active, leaves, time, shard)``.
+    ``handle(steps, lane, active, leaves, time, shard)``; it is kept alive elsewhere, as long as the run goes on.
     """
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
         # the run that is arriving, and its function: looked up once a run, not once an event
-        current: tuple[int, Handle] = (-1, nobody)
+        current: tuple[int, weakref.ref[Handle]] = (-1, weakref.ref(nobody))
 
         def handle_of(run: int) -> Handle:
             nonlocal current
-            if current[0] == run:
-                return current[1]
-            current = (run, open_stream(site, run, phase, lanes))
-            return current[1]
+            known, ref = current
+            if known == run and (handle := ref()) is not None:
+                return handle
+            handle = open_stream(site, run, phase, lanes)
+            current = (run, weakref.ref(handle))
+            return handle
 
         def plain(head: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()

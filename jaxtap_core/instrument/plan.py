@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtap_core.instrument.selection import Misfit, Selection
+from jaxtap_core.instrument.selection import Met, Selection
 from jaxtap_core.jaxpr.leaves import Leaves
 from jaxtap_core.records.kinds import Bad, Kind, Phase
 
@@ -175,16 +175,14 @@ class Budget:
 class Plan:
     """The plan of a whole program.
 
-    ``misfits`` are the loops that the selection did not fit, with their leaves; ``fitted`` counts those it did.
-    ``paths`` are all loops, with the user's lines.
+    ``met`` is what there is of what was asked for; ``paths`` are all loops, with the user's lines.
     """
 
     body: BodyPlan
     sites: dict[int, Site]
     checks: dict[int, Check]
     budgets: dict[int, Budget]
-    misfits: list[Misfit]
-    fitted: int
+    met: Met
     depth: int
     may_stop: bool
     paths: tuple[str, ...]
@@ -193,6 +191,10 @@ class Plan:
     def empty(self) -> bool:
         """Whether nothing in the program is observed."""
         return not self.body.plans
+
+    def looks_like(self, other: Plan) -> bool:
+        """Whether another plan of the same program looks at the same places."""
+        return list(self.sites) == list(other.sites) and list(self.checks) == list(other.checks)
 
     @functools.cached_property
     def looks_into_steps(self) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from jaxtap_core import _compat
-from jaxtap_core.errors import LensError, warn
+from jaxtap_core.errors import warn
 from jaxtap_core.instrument.plan import BodyPlan, Budget, Check, EqnPlan, Look, Plan, Site
-from jaxtap_core.instrument.selection import Misfit, Selection, select_leaves, select_values
+from jaxtap_core.instrument.selection import Met, Selection, select_leaves, select_values
 from jaxtap_core.jaxpr.address import join, phase_of, source_of
 from jaxtap_core.jaxpr.equations import (
     can_bear_nan,
@@ -55,19 +55,20 @@ class Planner:
 
     Args:
         settings: what the lens is asked to do.
+        program: its name.
         replica: whether debug callbacks are left out.
     """
 
-    def __init__(self, settings: Settings, *, replica: bool = False, inside: bool = False) -> None:
+    def __init__(self, settings: Settings, program: str = "", *, replica: bool = False, inside: bool = False) -> None:
         self.settings = settings
+        self.program = program
         self.replica = replica
         self.inside = inside
         self.sites: dict[int, Site] = {}
         self.checks: dict[int, Check] = {}
         self.budgets: dict[int, Budget] = {}
         self.depth = 0
-        self.misfits: list[Misfit] = []
-        self.fitted = 0
+        self.met = Met()
         self.paths: list[str] = []
         self._numbers = itertools.count()
         self._top = 0
@@ -81,8 +82,7 @@ class Planner:
             self.sites,
             self.checks,
             self.budgets,
-            self.misfits,
-            self.fitted,
+            self.met,
             self.depth,
             self.settings.fail_fast or bool(self.budgets),
             tuple(self.paths),
@@ -192,7 +192,7 @@ class Planner:
         # one shard that stops while others go on would leave them waiting for what it does not send
         if self.settings.max_trips is not None and loop.predicate is not None and not scope.shards:
             plan.budget = self._budget(eqn, loop, path, inside)
-        if self._emits(path, eqn, inside.depth):
+        if self._emits(path, eqn, inside):
             self._loop_sites(plan, one, loop, inside)
         level = self.settings.level
         if level is not None and lives is not None and level.looks_into(scope.depth):
@@ -207,23 +207,20 @@ class Planner:
                     self._enter(body, site)
             body.states += [own.number for own in (plan.check, plan.budget) if own is not None]
 
-    def _emits(self, path: str, eqn: Any, depth: int) -> bool:
+    def _emits(self, path: str, eqn: Any, scope: Scope) -> bool:
         settings = self.settings
         if not (settings.emits_carry or settings.emits_outputs):
             return False
         if eqn.primitive.name not in settings.ops:
             return False
-        if settings.max_depth is not None and depth > settings.max_depth:
+        if settings.max_depth is not None and scope.depth > settings.max_depth:
             return False
-        if settings.where is None:
+        if settings.filter is None:
             return True
-        try:
-            return bool(settings.where(path))
-        except Exception as error:
-            raise LensError(
-                f"the path filter where={_name(settings.where)} raised {error!r} for the path {path!r}; "
-                "it gets the address of a loop and says True or False"
-            ) from error
+        self.met.asked.append(f"{path} ({scope.source})" if scope.source else path)
+        passed = settings.filter.fits(path, self.program, scope.source)
+        self.met.passed += passed
+        return passed
 
     # -- sites
 
@@ -266,7 +263,7 @@ class Planner:
         if settings.emits_carry:
             chosen = select_leaves(settings.select, leaves.names, leaf_avals(eqn, leaves), path)
             if isinstance(chosen, Selection):
-                self.fitted += 1
+                self.met.fitted["select"] += 1
                 plan.carry = self._site(path, "carry", scope, chosen, settings.live_carry)
                 if not leaves.ordered and callable(settings.select) and not self.replica:
                     warn(
@@ -274,15 +271,15 @@ class Planner:
                         f"{list(leaves.names)}"
                     )
             elif not one.by_library:
-                self.misfits.append(chosen)
-        if settings.emits_outputs and loop.length is not None:
-            avals = output_avals(eqn)
+                self.met.misfits.append(("select", chosen))
+        avals = output_avals(eqn) if loop.length is not None else []
+        if settings.emits_outputs and avals:
             chosen = select_leaves(settings.select_ys, output_names(eqn), avals, path)
             if isinstance(chosen, Selection):
-                self.fitted += 1
+                self.met.fitted["select_ys"] += 1
                 plan.output = self._site(path, "output", scope, chosen, settings.live_outputs)
             elif not one.by_library:
-                self.misfits.append(chosen)
+                self.met.misfits.append(("select_ys", chosen))
 
     def _primitive(
         self,
@@ -309,10 +306,11 @@ class Planner:
         plan = body.plans.get(position) or EqnPlan()
         avals = [var.aval for var in eqn.outvars]
         for number, tap in taps:
-            selection = select_values(tap, avals, path)
+            self.met.taps.add(number)
+            selection = select_values(tap, name, avals, path)
             if selection is None:
                 continue
-            site = self._site(path, "primitive", here, selection, tap.live, number)
+            site = self._site(path, "primitive", here, selection, self.settings.live_tap(tap), number)
             plan.sites += (site,)
             self._enter(body, site)
         if watched:
@@ -400,7 +398,3 @@ class Planner:
 def _inside(scope: Scope, lives: LiveEquation | None, name: str) -> Scope:
     """Where the planner stands in an inner program: what lives of it is known where its equation lives."""
     return replace(scope, live=None if lives is None else lives.inner[name])
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))

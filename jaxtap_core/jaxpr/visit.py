@@ -2,7 +2,7 @@
 
 `addressed` gives the equations of one level of a program with their segments of an address. Whoever speaks of
 addresses (the planner, the replay) takes them from here, so that all number alike, whatever they skip.
-`programs` and `equations` give everything at every depth, to those who only look for something.
+`programs` and `equations` give everything at every depth, to those who only look for something; `executed` what runs.
 """
 
 from __future__ import annotations
@@ -92,3 +92,11 @@ def map_programs(params: dict[str, Any], change: Callable[[Any], Any]) -> dict[s
         return value
 
     return {name: changed(value) for name, value in params.items()}
+
+
+def executed(jaxpr: Any) -> Iterator[Any]:
+    """Every equation that runs when ``jaxpr`` does, at every depth: not those of the rules of derivatives."""
+    for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
+        yield eqn
+        for inner in inner_programs(eqn).values():
+            yield from executed(inner.jaxpr)

@@ -19,6 +19,8 @@ _TAKEN = frozenset({
 })
 # fmt: on
 
+_NOT_BUILT_IN = 256  # numbers of dtypes that NumPy does not have itself
+
 
 def frame(recording: Streamed) -> pd.DataFrame:
     """One row per event, in canonical order (see `Recording.df`).
@@ -94,10 +96,10 @@ def _leaf(stream: Stream, name: str) -> Column | None:
 
 def _tame(rows: np.ndarray) -> np.ndarray:
     """``rows`` in a dtype that pandas can hold, value for value."""
-    if rows.dtype.isbuiltin == 1:
-        return rows
     if rows.dtype.itemsize == 0:  # float0, the cotangent of an integer: there is nothing in it
         return np.zeros(rows.shape, bool)
+    if rows.dtype.num < _NOT_BUILT_IN:
+        return rows
     return rows.astype(np.int8 if "int" in rows.dtype.name else np.float32)
 
 

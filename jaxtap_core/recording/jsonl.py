@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol
 
 from jaxtap_core.records.events import Alert, Certificate, Finding
-from jaxtap_core.telemetry.codec import decode, dtype_name, encode, row_texts
+from jaxtap_core.telemetry.codec import dtype_name, encode, row_texts
 from jaxtap_core.telemetry.environment import Environment, fingerprint
 from jaxtap_core.telemetry.files import write_atomically
-from jaxtap_core.telemetry.stream import Stream, StreamKey
+from jaxtap_core.telemetry.stream import Stream
+from jaxtap_core.telemetry.template import Template
 
 #: Version of the file format. A reader knows this one and all older ones.
 SCHEMA = 1
@@ -46,39 +46,6 @@ class Contents(Protocol):
     def environment(self) -> Environment | None: ...
 
     def __len__(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """Puts the leaves of an event back into their pytree; two of equal form are equal.
-
-    Attributes:
-        form: JSON of the pytree with the numbers of the leaves in their places.
-    """
-
-    form: str
-
-    def __call__(self, leaves: Sequence[Any]) -> Any:
-        return _planted(decode(json.loads(self.form)), leaves)
-
-    @classmethod
-    def of(cls, key: StreamKey) -> Template:
-        """The template of a stream. Containers that JSON cannot name become tuples."""
-        numbers = list(range(len(key.names)))
-        try:
-            return cls(json.dumps(encode(key.rebuild(numbers))))
-        except Exception:  # a pytree node of the user's that refuses leaves which are no arrays
-            return cls(json.dumps(encode(tuple(numbers) if len(numbers) != 1 else 0)))
-
-
-def _planted(form: Any, leaves: Sequence[Any]) -> Any:
-    if isinstance(form, int):
-        return leaves[form]
-    if isinstance(form, dict):
-        return {key: _planted(item, leaves) for key, item in form.items()}
-    if isinstance(form, list | tuple):
-        return type(form)(_planted(item, leaves) for item in form)
-    return form
 
 
 def write_jsonl(recording: Contents, path: Any) -> None:
@@ -128,7 +95,7 @@ def described(number: int, stream: Stream) -> dict[str, Any]:
         "define": number,
         **{field: getattr(key, field) for field in KEY_FIELDS},
         "leaves": leaves,
-        "tree": json.loads(Template.of(key).form),
+        "tree": json.loads(Template.of(key.names, key.rebuild).form),
         "active": None if stream.active is None else list(stream.active.array.shape[1:]),
         "lanes": None if stream.lanes is None else int(stream.lanes.array.shape[1]),
         "device": stream.device is not None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Recording(Streamed):
-    """What was seen while a lens was on.
+    """What was seen while a lens was on. It can be copied and pickled, as it is at that moment.
 
     Attributes:
         events: all events in canonical order ``(program, call, path, steps, lane, device)``.
@@ -97,6 +97,18 @@ class Recording(Streamed):
         return self.diff(other).equal if isinstance(other, Recording) else NotImplemented
 
     __hash__ = object.__hash__
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was recorded until now, to be copied or sent; the copy does not grow."""
+        with self._lock:
+            state = {name: value for name, value in vars(self).items() if name != "_lock"}
+            state["_streams"] = {key: stream.frozen() for key, stream in self._streams.items()}
+            state["_calls"], state["alerts"] = dict(self._calls), list(self.alerts)
+            state["findings"], state["unobservable"] = list(self.findings), list(self.unobservable)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
 
     def __len__(self) -> int:
         return sum(len(stream) for stream in self._streams.values())

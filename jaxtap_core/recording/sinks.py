@@ -7,22 +7,23 @@ import os
 import threading
 from typing import Any
 
+import jax
 import numpy as np
 
-from jaxtap_core.recording.jsonl import HEADER, closing, described, event_lines
+from jaxtap_core.recording.jsonl import HEADER, closing, described
 from jaxtap_core.records.events import TapEvent
-from jaxtap_core.telemetry.codec import named_leaves
+from jaxtap_core.telemetry.codec import host_array, named_leaves, row_texts
 from jaxtap_core.telemetry.environment import fingerprint
 from jaxtap_core.telemetry.files import unwritable
-from jaxtap_core.telemetry.stream import Stream, StreamKey, event_names
+from jaxtap_core.telemetry.stream import Stream, StreamKey, key_of
 
 
 class JSONLSink:
     """Writes every event to a JSON Lines file as it arrives (see `jaxtap_core.recording.jsonl`).
 
-    A line is in the file when `write` returns, so a crash loses none. What `read_jsonl` gives back
-    has its leaves named after their places in the value: an event does not say what they were
-    called in the program.
+    A line is in the file when `write` returns, so a crash loses none: ``read_jsonl(path, partial=True)`` takes what is
+    there. The file is complete when the block is over, and after every call of a function that
+    ``tap.record(f, sinks=...)`` has wrapped.
 
     Args:
         path: file to make or replace; its folder must exist.
@@ -43,14 +44,18 @@ class JSONLSink:
     def __init__(self, path: Any) -> None:
         self.path = os.fspath(path)
         try:
-            # Line buffered: whole lines reach the file at once.
-            self._file = open(self.path, "w", buffering=1, encoding="utf-8", newline="\n")  # noqa: SIM115
+            # Unbuffered: whole lines reach the file at once.
+            self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise unwritable(error, self.path) from None
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}  # of the streams, by their descriptions
+        # the same, by what is quicker to look up, each with the key that it is known by
+        self._known: dict[tuple[Any, ...], tuple[int, StreamKey | None]] = {}
         self._events = 0
-        self._line(json.dumps(HEADER))
+        self._complete = False
+        self._end = 0  # of what stays when more is written
+        self._append(json.dumps(HEADER))
 
     def write(self, event: TapEvent) -> None:
         """Add one event.
@@ -59,34 +64,87 @@ class JSONLSink:
             ValueError: the sink is closed.
             OSError: the disk is full, or gone.
         """
-        stream = _stream_of(event)
-        description = described(0, stream)
-        with self._lock:
-            known = len(self._numbers)
-            number = self._numbers.setdefault(json.dumps(description), known)
-            if number == known:
-                self._line(json.dumps({**description, "define": number}))
-            for line in event_lines(number, stream):
-                self._line(line)
-            self._events += 1
-
-    def close(self) -> None:
-        """Write the environment and the closing line; a second time does nothing."""
+        leaves = [host_array(leaf) for leaf in jax.tree.leaves(event.value)]
+        key = key_of(event)
+        kind = (
+            id(key),
+            *((leaf.dtype, leaf.shape) for leaf in leaves),
+            None if event.active is None else event.active.shape,
+            None if event.lane is None else len(event.lane),
+            event.device is None,
+            event.time is None,
+        )
         with self._lock:
             if self._file.closed:
+                raise ValueError(f"{self!r} is closed")
+            number, known = self._known.get(kind, (-1, None))
+            if known is not key or key is None:
+                number = self._define(described(0, _stream_of(event)))
+                self._known[kind] = number, key
+            self._append(_line(number, event, leaves))
+            self._events += 1
+
+    def flush(self) -> None:
+        """Complete the file as it is, with the environment and the closing line; more may be written after that."""
+        with self._lock:
+            if self._file.closed or self._complete:
                 return
-            self._line(json.dumps({"environment": fingerprint()}))
-            self._line(closing(self._events))
+            lines = json.dumps({"environment": fingerprint()}), closing(self._events)
+            self._file.write("".join(f"{line}\n" for line in lines).encode())
+            self._complete = True
+
+    def close(self) -> None:
+        """Complete the file; no event may follow. A second time does nothing."""
+        self.flush()
+        with self._lock:
             self._file.close()
 
-    def _line(self, text: str) -> None:
-        self._file.write(f"{text}\n")
+    def __repr__(self) -> str:
+        return f"JSONLSink({self.path!r})"
+
+    def _define(self, description: dict[str, Any]) -> int:
+        known = len(self._numbers)
+        number = self._numbers.setdefault(json.dumps(description), known)
+        if number == known:
+            self._append(json.dumps({**description, "define": number}))
+        return number
+
+    def _append(self, text: str) -> None:
+        line = f"{text}\n".encode()
+        if self._complete:  # no longer
+            self._file.seek(self._end)
+            self._file.truncate()
+            self._complete = False
+        self._file.write(line)
+        self._end += len(line)
+
+
+def _line(number: int, event: TapEvent, leaves: list[np.ndarray]) -> str:
+    """What `jsonl.event_lines` makes of a stream of one event."""
+    own = [
+        ("lane", event.lane and list(event.lane)),
+        ("device", event.device),
+        ("active", event.active),
+        ("time", event.time),
+    ]
+    told = "".join(
+        f'"{name}": {_text(np.asarray(value)) if name == "active" else json.dumps(value)}, '
+        for name, value in own
+        if value is not None
+    )
+    values = ", ".join(map(_text, leaves))
+    return f'{{"stream": {number}, "steps": {list(event.steps)}, {told}"values": [{values}]}}'
+
+
+def _text(array: np.ndarray) -> str:
+    return row_texts(array[None])[0]
 
 
 def _stream_of(event: TapEvent) -> Stream:
     """A stream of this one event."""
     names, leaves, rebuild = named_leaves(event.value)
-    key = StreamKey(
+    # an event that was made by hand does not say how its leaves are called: by their places in the value
+    key = key_of(event) or StreamKey(
         program=event.program,
         call=event.call,
         path=event.path,
@@ -95,7 +153,7 @@ def _stream_of(event: TapEvent) -> Stream:
         depth=len(event.steps),
         phase=event.phase,
         source=event.source,
-        names=event_names(event, names),
+        names=tuple(names),
         rebuild=rebuild,
     )
     stream = Stream(

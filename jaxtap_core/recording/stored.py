@@ -6,12 +6,13 @@ import json
 import os
 from typing import Any
 
-from jaxtap_core.recording.jsonl import KEY_FIELDS, SCHEMA, Template, columns_of
+from jaxtap_core.recording.jsonl import KEY_FIELDS, SCHEMA, columns_of
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.telemetry.codec import decode, dtype_named, rows_from
 from jaxtap_core.telemetry.column import Column
 from jaxtap_core.telemetry.environment import Environment
 from jaxtap_core.telemetry.stream import Stream, StreamKey
+from jaxtap_core.telemetry.template import Template
 
 
 class StoredRecording(Recording):

@@ -7,15 +7,29 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from jaxtap_core.records.bits import same
 from jaxtap_core.records.kinds import Kind, Phase, Verdict
 from jaxtap_core.records.story import tell
 from jaxtap_core.records.text import plain, short
 
 
-class _Plain:
-    """Shares one way to plain Python among the data types below."""
+class _Record:
+    """Shares among the data types below the way to plain Python, and when two are equal: as `same` says of values.
+
+    They can be hashed as long as they live: by their fields that are plain.
+    """
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        kin = getattr(type(other), "__dataclass_fields__", None) is getattr(type(self), "__dataclass_fields__", 0)
+        if not kin:
+            return NotImplemented
+        return self is other or all(same(getattr(self, n), getattr(other, n)) for n in told_fields(type(self)))
+
+    def __hash__(self) -> int:
+        values = (getattr(self, name) for name in told_fields(type(self)))
+        return hash(tuple(value for value in values if isinstance(value, str | int)))
 
     def to_dict(self) -> dict[str, Any]:
         """The same content in plain Python types (see `plain`)."""
@@ -28,7 +42,7 @@ def told_fields(record: Any) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TapEvent(_Plain):
+class TapEvent(_Record):
     """One observed value.
 
     Attributes:
@@ -78,7 +92,7 @@ class TapEvent(_Plain):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alert(_Plain):
+class Alert(_Record):
     """A predicate on an event that came true, with its message and the user's source line."""
 
     event: TapEvent
@@ -92,7 +106,7 @@ class Alert(_Plain):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Origin(_Plain):
+class Origin(_Record):
     """Where a non-finite value was born, found by replaying the program on the same inputs.
 
     Attributes:
@@ -133,7 +147,7 @@ class Evidence(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finding(_Plain):
+class Finding(_Record):
     """A NaN (or Inf) that entered a loop carry, a per-step output or a program's result.
 
     Attributes:
@@ -189,7 +203,7 @@ class Finding(_Plain):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProgramVerdict(_Plain):
+class ProgramVerdict(_Record):
     """How the results of one observed program compare with production's."""
 
     name: str
@@ -211,7 +225,7 @@ class ProgramVerdict(_Plain):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Certificate(_Plain):
+class Certificate(_Record):
     """Whether observing changed a bit, program by program, in the order they ran."""
 
     programs: tuple[ProgramVerdict, ...] = ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -11,17 +9,16 @@ from typing import Any
 
 from jaxtap_core.errors import did_you_mean
 from jaxtap_core.records.events import TapEvent
-from jaxtap_core.request.equality import function_key, value_key
+from jaxtap_core.request.equality import key_of
+from jaxtap_core.request.lens import LENSES, Lens
 from jaxtap_core.request.levels import GateLevel
 from jaxtap_core.request.sink import Sink
+from jaxtap_core.request.reducers import check_reducer
 from jaxtap_core.request.taps import Tap
+from jaxtap_core.request.where import Where
 
 IDENTITIES = ("auto", "certified", "inline")
 DEFAULT_BUFFER_BYTES = 16 * 2**20
-
-
-_device_ids: dict[Hashable, int] = {}
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,8 @@ class Settings:
         alert, alert_ys: host predicates on carry and output events; a string is the message.
         alert_once, alert_ys_once: at most one alert per path and recording.
         sample_every: emit only steps with ``step % sample_every == 0``, decided on the device.
-        where: predicate on paths: which loops emit carry and output events.
+        where: which loops emit carry and output events: a function ``f(path)`` or ``f(path, *, program, source)``, a
+            pattern of addresses (``"scan[0]/*"``), or a place in the user's code (``"model.py:31"``).
         max_depth: how many loops deep carry and output events are emitted.
         ops: names of the loops to observe, e.g. ``("scan",)``; default both kinds.
         gate: NaN gate level or primitive names, ``None`` for no gate; ``inf``: count Inf too.
@@ -46,7 +44,7 @@ class Settings:
         identity: ``"certified"``: production runs too, and its results are the user's; ``"inline"``: the observed run
             is the only one; ``"auto"``: certified where values inside a step are looked at or recorded and strict
             numerics do not hold, else inline.
-        sinks: where events go besides memory.
+        sinks: where events go besides memory, as they arrive.
         carry: whether carry events are emitted at all; off for a block that only gates or taps primitives.
         buffer_bytes: how much of the device one stream may take before it is flushed to the host.
         production_bits: with ``identity="auto"``, whether production's results are the user's whatever is asked: for a
@@ -64,7 +62,7 @@ class Settings:
     alert_once: bool = False
     alert_ys_once: bool = False
     sample_every: int = 1
-    where: Callable[[str], bool] | None = None
+    where: Callable[..., bool] | str | None = None
     max_depth: int | None = None
     ops: tuple[str, ...] = ("scan", "while")
     gate: Any = None
@@ -78,13 +76,14 @@ class Settings:
     keep_donated: bool = False
     production_bits: bool = False
     level: GateLevel | None = field(init=False, default=None)
+    filter: Where | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)
         put("taps", _taps(self.taps))
         put("sinks", _sinks(self.sinks))
         put("ops", _ops(self.ops))
-        for name in ("on_step", "on_ys", "alert", "alert_ys", "where"):
+        for name in ("on_step", "on_ys", "alert", "alert_ys"):
             if (function := getattr(self, name)) is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, not {function!r}")
         for name in ("alert_once", "alert_ys_once", "inf", "fail_fast", "keep_donated", "production_bits"):
@@ -105,6 +104,7 @@ class Settings:
             hint = did_you_mean(str(self.identity), IDENTITIES, " ({})")
             raise ValueError(f"identity must be one of {', '.join(map(repr, IDENTITIES))}, not {self.identity!r}{hint}")
         put("level", GateLevel.parse(self.gate) if self.gate is not None else None)
+        put("filter", Where(self.where) if self.where is not None else None)
 
     @classmethod
     def of(cls, where: str, arguments: Mapping[str, Any]) -> Settings:
@@ -134,40 +134,44 @@ class Settings:
     @property
     def live_carry(self) -> bool:
         """Whether somebody on the host waits for carry events."""
-        return self.on_step is not None or self.alert is not None
+        return self.on_step is not None or self.alert is not None or bool(self.sinks)
 
     @property
     def live_outputs(self) -> bool:
         """Whether somebody on the host waits for output events."""
-        return self.on_ys is not None or self.alert_ys is not None
+        return self.on_ys is not None or self.alert_ys is not None or bool(self.sinks)
+
+    def live_tap(self, tap: Tap) -> bool:
+        """Whether somebody on the host waits for what a tap brings."""
+        return tap.live or bool(self.sinks)
 
     @cached_property
-    def device_id(self) -> int:
-        """A number that stands for `device_key`: equal keys have equal numbers, and numbers are quick to look up."""
-        with _lock:
-            return _device_ids.setdefault(self.device_key, len(_device_ids))
+    def lens(self) -> Lens:
+        """What stands for all lenses that do the same on the device, as far as their functions can be known now.
 
-    @cached_property
-    def device_key(self) -> Hashable:
-        """What the lens does on the device: equal keys share compiled programs."""
-        return (
-            function_key(self.select) if callable(self.select) else value_key(self.select),
-            function_key(self.select_ys) if callable(self.select_ys) else value_key(self.select_ys),
-            tuple(tap.device_key for tap in self.taps),
-            self.sample_every,
-            function_key(self.where),
-            self.max_depth,
-            self.ops,
-            self.level,
-            self.inf,
-            self.fail_fast,
-            self.max_trips,
-            self.emits_carry,
-            self.emits_outputs,
-            self.live_carry,
-            self.live_outputs,
+        Host functions, predicates and sinks do not count, but whether somebody listens does.
+        """
+        plain = (
+            tuple((*tap.does, self.live_tap(tap)) for tap in self.taps),
+            (self.emits_carry, self.emits_outputs, self.live_carry, self.live_outputs),
+            (self.sample_every, self.max_depth, self.ops, self.level, self.inf, self.fail_fast, self.max_trips),
             self.buffer_bytes,
         )
+        given = self._given
+        return LENSES.of(key_of(*given) if any(one is not None for one in given) else (), plain)
+
+    def entered(self) -> Settings:
+        """These settings as they are now: what their functions read may have changed since they were last entered."""
+        if "lens" not in vars(self) or not any(map(callable, self._given)):
+            return self
+        now = object.__new__(type(self))
+        vars(now).update((name, value) for name, value in vars(self).items() if name != "lens")
+        return now
+
+    @property
+    def _given(self) -> tuple[Any, ...]:
+        """What may be a function of the user's that is called when a program is planned or traced."""
+        return (self.select, self.select_ys, self.where, *(tap.select for tap in self.taps))
 
 
 def _taps(taps: Any) -> tuple[Tap, ...]:
@@ -205,9 +209,10 @@ def _ops(ops: Any) -> tuple[str, ...]:
 
 
 def _check_selection(name: str, selection: Any) -> None:
-    if selection is None or callable(selection) or isinstance(selection, str):
-        if callable(selection):
-            _check_reducer(name, selection)
+    if selection is None or isinstance(selection, str):
+        return
+    if callable(selection):
+        check_reducer(name, selection, "leaves")
         return
     items = list(selection.values()) if isinstance(selection, Mapping) else selection
     if not isinstance(items, list | tuple) or not items or not all(isinstance(i, str) for i in items):
@@ -215,23 +220,3 @@ def _check_selection(name: str, selection: Any) -> None:
             f"{name} must be the name of a leaf, several names, a dict new name -> leaf, or a function of the "
             f"leaves, not {selection!r}"
         )
-
-
-def _check_reducer(name: str, reducer: Callable[..., Any]) -> None:
-    try:
-        signature = inspect.signature(reducer)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(()) if not takes_path(reducer) else signature.bind((), path="")
-    except TypeError as error:
-        raise TypeError(f"{name} is called as f(leaves) or f(leaves, *, path), but {error}") from None
-
-
-def takes_path(reducer: Callable[..., Any]) -> bool:
-    """Whether a reducer wants to know the path of the loop whose leaves it gets."""
-    try:
-        parameters = inspect.signature(reducer).parameters
-    except (TypeError, ValueError):
-        return False
-    return "path" in parameters and parameters["path"].kind is inspect.Parameter.KEYWORD_ONLY

@@ -9,7 +9,11 @@ from jaxtap_core.records.events import TapEvent
 
 @runtime_checkable
 class Sink(Protocol):
-    """What ``tap.record(sinks=...)`` takes. Called from host callbacks: it must not run JAX."""
+    """What ``tap.record(sinks=...)`` takes. Called from host callbacks: it must not run JAX.
+
+    Events come as they arrive, while the program runs. After every call of a wrapped function, which may be called
+    again, a sink that has a method ``flush()`` is asked to make what it wrote complete.
+    """
 
     def write(self, event: TapEvent) -> None:
         """Take one event, as it arrives."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Literal
 
 import jax
@@ -12,7 +13,8 @@ import jax
 from jaxtap_core import _compat
 from jaxtap_core.errors import did_you_mean
 from jaxtap_core.records.events import TapEvent
-from jaxtap_core.request.equality import Same, function_key
+from jaxtap_core.request.equality import key_of
+from jaxtap_core.request.reducers import check_reducer
 
 
 @jax.tree_util.register_static
@@ -20,7 +22,8 @@ from jaxtap_core.request.equality import Same, function_key
 class Tap:
     """A tap on the outputs of every primitive of some names. Hashable, immutable, a pytree without leaves.
 
-    Two taps are equal when they are the same in every respect; host functions count by identity.
+    Two taps are equal when they are the same in every respect: their reducers do the same, by what they read at the
+    moment, and their host functions are the same ones.
     """
 
     primitives: frozenset[str] | Literal["*"]
@@ -43,18 +46,32 @@ class Tap:
         return self.mode != "value" or self.alert is not None or self.on_value is not None
 
     @property
-    def device_key(self) -> Hashable:
-        """What the tap does on the device; host functions do not count."""
-        return (self.primitives, self.mode, function_key(self.select), self.output, self.inf, self.live)
-
-    def _key(self) -> Hashable:
-        return (self.device_key, self.label, self.once, Same(self.alert), Same(self.on_value))
+    def does(self) -> tuple[Any, ...]:
+        """What the tap does on the device besides its reducer; host functions and names do not count."""
+        return (self.primitives, self.mode, self.output, self.inf)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tap) and self._key() == other._key()
+        return (
+            isinstance(other, Tap)
+            and self._plain == other._plain
+            and _same(self.alert, other.alert)
+            and _same(self.on_value, other.on_value)
+            and key_of(self.select) == key_of(other.select)
+        )
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self._plain)  # without what may change while it lies in a table
+
+    @property
+    def _plain(self) -> Hashable:
+        return (*self.does, self.live, self.label, self.once)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two host functions are the same; a method is made anew whenever it is asked for."""
+    if isinstance(one, MethodType) and isinstance(other, MethodType):
+        return one.__func__ is other.__func__ and one.__self__ is other.__self__
+    return one is other
 
 
 @functools.cache
@@ -78,9 +95,32 @@ def _names(prim: str | Collection[str]) -> frozenset[str] | Literal["*"]:
     return frozenset(names)
 
 
-def _check_callable(what: str, function: Any) -> None:
-    if function is not None and not callable(function):
-        raise TypeError(f"{what} must be a function, not {function!r}")
+def _checked(
+    prim: str | Collection[str],
+    mode: Literal["value", "nan", "print"],
+    *,
+    select: Callable[..., Any] | None = None,
+    alert: Callable[[Any], Any] | None = None,
+    label: str | None,
+    output: int | None,
+    once: bool,
+    on_value: Callable[[TapEvent], None] | None = None,
+    inf: bool = False,
+) -> Tap:
+    """A tap whose arguments have been found to be what they should."""
+    for what, function in (("select", select), ("alert", alert), ("on_value", on_value)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{what} must be a function, not {function!r}")
+    if select is not None:
+        check_reducer("select of a tap", select, "outs" if output is None else "out")
+    if label is not None and not isinstance(label, str):
+        raise TypeError(f"label must be a string, not {label!r}")
+    if output is not None and (isinstance(output, bool) or not isinstance(output, int) or output < 0):
+        raise TypeError(f"output must be the index of an output, 0 or more, not {output!r}")
+    for what, flag in (("once", once), ("inf", inf)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"{what} must be True or False, not {flag!r}")
+    return Tap(_names(prim), mode, select, alert, label or "", output, once, on_value, inf)
 
 
 def on(
@@ -97,7 +137,8 @@ def on(
 
     Args:
         prim: name of a primitive, several names, or ``"*"``.
-        select: reducer ``f(outs)`` that runs on the device; any pytree out. Default: the outputs as they are.
+        select: reducer ``f(outs)`` or ``f(outs, *, path)`` that runs on the device, on the list of outputs; with
+            ``output=`` on that one output itself. Any pytree out. Default: the outputs as they are.
         alert: host predicate on the selected value; a string is the message, another true value means ``"alert"``.
         label: name of the stream in a recording.
         output: index of the one output to look at, in the primitive's own order.
@@ -105,18 +146,16 @@ def on(
         on_value: host function called with every event as it arrives.
 
     Returns:
-        A `Tap`, for ``tap.record(taps=(...))``.
+        A `Tap`, for ``tap.record(taps=(...))``. A primitive that is met and has no such ``output`` is an error there;
+        a tap that meets no primitive is a warning at the end of the block.
 
     Raises:
         ValueError: no primitive bears that name (the nearest are suggested).
         TypeError: an argument is not what it should be.
     """
-    _check_callable("select", select)
-    _check_callable("alert", alert)
-    _check_callable("on_value", on_value)
-    if output is not None and (not isinstance(output, int) or output < 0):
-        raise TypeError(f"output must be the index of an output, 0 or more, not {output!r}")
-    return Tap(_names(prim), "value", select, alert, label or "", output, once, on_value)
+    return _checked(
+        prim, "value", select=select, alert=alert, label=label, output=output, once=once, on_value=on_value
+    )
 
 
 def watch_nan(
@@ -125,6 +164,7 @@ def watch_nan(
     inf: bool = True,
     output: int | None = None,
     once: bool = False,
+    label: str | None = None,
 ) -> Tap:
     """Alert when a primitive called ``prim`` puts out a NaN (or an Inf).
 
@@ -135,10 +175,26 @@ def watch_nan(
         inf: whether Inf counts too.
         output: index of the one output to look at.
         once: at most one alert per address and recording.
+        label: name of the stream in a recording; alerts begin with it.
     """
-    return Tap(_names(prim), "nan", output=output, once=once, inf=inf)
+    return _checked(prim, "nan", label=label, output=output, once=once, inf=inf)
 
 
-def print(prim: str | Collection[str], *, output: int | None = None, label: str | None = None) -> Tap:
-    """Print one line per value of every primitive called ``prim`` to stderr, arrays shortened."""
-    return Tap(_names(prim), "print", output=output, label=label or "")
+def print(
+    prim: str | Collection[str],
+    *,
+    select: Callable[..., Any] | None = None,
+    output: int | None = None,
+    once: bool = False,
+    label: str | None = None,
+) -> Tap:
+    """Print one line per value of every primitive called ``prim`` to stderr, arrays shortened.
+
+    Args:
+        prim: name of a primitive, several names, or ``"*"``.
+        select: what is printed of the outputs, as for `on`.
+        output: index of the one output to look at.
+        once: at most one line per address and recording.
+        label: name of the stream in a recording; lines begin with it.
+    """
+    return _checked(prim, "print", select=select, label=label, output=output, once=once)

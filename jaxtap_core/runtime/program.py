@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.jaxpr.address import current_phase, written_by_jax
 from jaxtap_core.jaxpr.visit import equations
+from jaxtap_core.request.loan import Lenders
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.runs import host_ends
 
@@ -57,13 +59,30 @@ class Program:
         jaxpr: the program.
         params: of the ``jit`` equation; ``None`` for an eager primitive.
         name: of the jitted function or the primitive.
-        settings: of the lens.
+        settings: of the lens. The program serves all equal ones, and keeps none alive.
         source: the user's line that called it.
+        twin: the same program, called from another line; they share what they compile as far as they can.
+
+    Attributes:
+        lenders: the lenses that it serves.
+        settings: what they ask of the device.
     """
 
-    def __init__(self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str) -> None:
+    def __init__(
+        self,
+        jaxpr: Any,
+        params: dict[str, Any] | None,
+        name: str,
+        settings: Settings,
+        source: str,
+        twin: Program | None = None,
+    ) -> None:
         self.name = name
-        self.settings = settings
+        self.lenders = Lenders() if twin is None else twin.lenders
+        self.lenders.add(settings)
+        self.settings = self.lenders.loan()
+        # of a jitted program whoever runs it has it in hand
+        self._jaxpr = weakref.ref(jaxpr) if params is not None else lambda: jaxpr
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
         self.eager = params is None or written_by_jax(jaxpr)  # no program that the user made
         self.donates = params is not None and any(params["donated_invars"])
@@ -73,13 +92,15 @@ class Program:
         self._binding = () if params is None else _compat.jit_settings(params)
         self._run_production = None if params is None else _compat.runner_of(params)
         self.nbytes = _nbytes(jaxpr)
-        self._source = source
+        self.source = source
         self.phase = current_phase()
         self._plans: dict[bool, Plan] = {}
         self._variants: dict[tuple[bool, bool, bool, bool, int], Variant] = {}
         # rows of the buffers whose final length is not known: more after a run for which they did not suffice
         self.rows = FIRST_ROWS
         self.plan = self.plan_of(jaxpr, replica=False)
+        if twin is not None and twin.plan.looks_like(self.plan):
+            self._variants = twin._variants  # whose emissions go to the places of the plan whose run they name
 
     def production(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the program as it is: under the trace that evaluates, and as quickly as JAX itself would."""
@@ -96,8 +117,8 @@ class Program:
         """The plan; that of a replica leaves debug callbacks out."""
         replica = replica and bool(self.effects)
         if replica not in self._plans:
-            planner = Planner(self.settings, replica=replica)
-            self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
+            planner = Planner(self.settings, self.name, replica=replica)
+            self._plans[replica] = planner.plan(jaxpr, self.source, self.phase)
         return self._plans[replica]
 
     @functools.cached_property
@@ -171,7 +192,7 @@ class Program:
                 diagnosing=diagnosing,
                 copying=copying,
             )
-            outs = interpreter.evaluate(plan.body, jaxpr, inputs)
+            outs = interpreter.evaluate(plan.body, self._jaxpr(), inputs)
             extra, structure = jax.tree.flatten(interpreter.states)
             tree.append(structure)
             return [*outs, *extra]

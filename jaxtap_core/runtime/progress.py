@@ -153,7 +153,7 @@ class Ahead:
         except Exception:
             return
         session.running = Running(program.name, program.plan, _compat.current_source(), progress.since)
-        run = open_run(_Counter(settings, loops), program.name, 0)
+        run = open_run(_Counter(settings, loops), program.name, 0, program.plan.sites)
         try:
             variant = program.variant(jaxpr, args, replica=True, flushing=False)
             jax.block_until_ready(variant.run(run.number, args, program.outputs))

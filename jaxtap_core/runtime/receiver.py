@@ -16,6 +16,7 @@ import numpy as np
 from jaxtap_core.errors import describe, warn
 from jaxtap_core.instrument.emission import Buffer, Handle
 from jaxtap_core.instrument.plan import Site
+from jaxtap_core.instrument.selection import Unmet
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.events import Alert, TapEvent
 from jaxtap_core.records.text import word
@@ -40,7 +41,13 @@ class Receiver:
 
     Args:
         settings: whose callbacks, predicates and sinks are served.
-        recording: where events go; ``None`` keeps none (a lens that is only live).
+        recording: where events go.
+        keep: whether they are kept there; not by a lens that is only live.
+
+    Attributes:
+        unmet: what was asked for and not met so far.
+        alerted: whether there was an alert since it was last set back.
+        last: the last event that somebody listened to.
     """
 
     def __init__(self, settings: Settings, recording: Recording, *, keep: bool = True) -> None:
@@ -49,9 +56,48 @@ class Receiver:
         self._keep = keep
         self._lock = threading.RLock()
         self._silenced: set[Hashable] = set()
-        self._alerted: set[tuple[Any, ...]] = set()
+        self._told: set[tuple[Any, ...]] = set()
+        self._leaving: tuple[str, BaseException] | None = None
+        self._blocks = 0
+        self.unmet = Unmet(settings)
         self.alerted = False
         self.last: TapEvent | None = None
+
+    # -- blocks
+
+    def enter(self) -> None:
+        """A block, or a call of a wrapped function, begins."""
+        self._blocks += 1
+        self.alerted = False
+
+    def rest(self, *, last: bool) -> None:
+        """A block, or a call of a wrapped function, is over: its sinks are closed, or complete until the next call.
+
+        ``last`` says whether no event follows.
+        """
+        for sink in self.settings.sinks:
+            end = sink.close if last else getattr(sink, "flush", None)
+            if end is not None:
+                self._call(f"{'close' if last else 'flush'} of sink {sink!r}", end)
+
+    def leave(self, body: BaseException | None) -> None:
+        """A block is left, for ``body`` where that is being raised; see `raise_meant`."""
+        __tracebackhide__ = True
+        self._blocks -= 1
+        self.raise_meant(body)
+
+    def raise_meant(self, body: BaseException | None = None) -> None:
+        """Raise what a callback raised that is meant to leave the block; once.
+
+        Where ``body`` is being raised already it stays the error, and a note on it tells of the other.
+        """
+        __tracebackhide__ = True
+        if self._leaving is None:
+            return
+        (what, error), self._leaving = self._leaving, None
+        if body is None:
+            raise error
+        body.add_note(f"jaxtap: {what} raised {describe(error)} meanwhile")
 
     # -- arrival
 
@@ -89,7 +135,7 @@ class Receiver:
                     event = self.last = arrived(key, steps, values, lane, active, shard, now)
                     for listen in listeners:
                         listen(event)
-                return self.alerted
+                return self.alerted or self._leaving is not None
 
         return handle
 
@@ -150,12 +196,13 @@ class Receiver:
         settings, tap = self.settings, self._tap(site)
         found: list[Callable[[TapEvent], None]] = []
         if tap is not None:
+            name = f"{tap.label}: " if tap.label else ""
             if tap.mode == "nan":
-                message, once = "/".join(map(word, ("nan", "inf") if tap.inf else ("nan",))), tap.once
+                message = name + "/".join(map(word, ("nan", "inf") if tap.inf else ("nan",)))
+                once = tap.once
                 found.append(lambda event: self._alert(event, message, once, site.tap))
             elif tap.mode == "print":
-                name = f"{tap.label}: " if tap.label else ""
-                found.append(lambda event: _say(f"[tap] {name}{event}"))
+                found.append(lambda event: self._print(event, name, once_of=site.tap if tap.once else None))
             if (predicate := tap.alert) is not None:
                 found.append(lambda event: self._ask("alert", predicate, event.value, event, tap.once, site.tap))
             found += self._caller("on_value", tap.on_value)
@@ -177,15 +224,22 @@ class Receiver:
     def _call(
         self, what: str, function: Callable[..., Any], *args: Any, answer: Callable[[Any], Any] = _as_it_is
     ) -> Any:
-        """Call something of the user's; when it raises it is heard of once and never called again."""
+        """Call something of the user's; when it raises it is heard of once and never called again.
+
+        An `Exception` is a fault of its own. Others are meant to leave: they wait until the program, which is not
+        theirs, is over (see `raise_meant`).
+        """
         if self._silenced and _mark(function) in self._silenced:
             return None
         try:
             return answer(function(*args))
-        except Exception as error:
-            self._silenced.add(_mark(function))
-            warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
-            return None
+        except BaseException as error:
+            if isinstance(error, Exception) or not self._blocks:  # inside of ``jit`` there is no block to leave
+                warn(f"{what} raised {describe(error)}; it is not called any more, the program goes on")
+            elif self._leaving is None:
+                self._leaving = what, error
+        self._silenced.add(_mark(function))
+        return None
 
     def _ask(
         self,
@@ -203,17 +257,25 @@ class Receiver:
     def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
         if self.alerted and self.settings.fail_fast:
             return  # the program is being stopped for the first one
-        if once:
-            mark = (event.program, event.path, event.kind, tap)
-            if mark in self._alerted:
-                return
-            self._alerted.add(mark)
+        if once and not self._first("alert", event, tap):
+            return
         alert = Alert(event, message, event.source)
         self.recording.alerts.append(alert)
         place = " ".join(part for part in (event.path, event.position) if part)
         source = f" ({event.source.partition(' ')[0]})" if event.source else ""
         _say(f"[tap] FAIL {place}: {message}{source}")
         self.alerted = True
+
+    def _print(self, event: TapEvent, name: str, once_of: int | None) -> None:
+        if once_of is None or self._first("line", event, once_of):
+            _say(f"[tap] {name}{event}")
+
+    def _first(self, what: str, event: TapEvent, tap: int | None) -> bool:
+        """Whether this is the first of its kind at the address of ``event``."""
+        mark = (what, event.program, event.path, event.kind, tap)
+        new = mark not in self._told
+        self._told.add(mark)
+        return new
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,8 @@ A program's emissions carry the number of the run; here it leads to the receiver
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.interpreter import HostEnds
@@ -16,21 +17,27 @@ from jaxtap_core.runtime.receiver import Receiver
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one program: tells its emissions where to go."""
+    """One run of one program: tells its emissions where to go.
+
+    ``sites`` are those of its plan: the emissions of a program that was compiled for another line belong to them.
+    ``handles`` take its live events. Nobody else keeps them alive, or a program would keep its last listener.
+    """
 
     number: int
     receiver: Receiver
     program: str
     call: int
+    sites: Mapping[int, Site]
+    handles: list[emission.Handle] = field(default_factory=list)
 
 
 _numbers = itertools.count(1)
 _runs: dict[int, Run] = {}
 
 
-def open_run(receiver: Receiver, program: str, call: int) -> Run:
+def open_run(receiver: Receiver, program: str, call: int, sites: Mapping[int, Site]) -> Run:
     """A run whose emissions go to ``receiver`` until it is closed."""
-    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call)
+    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call, sites)
     _runs[run.number] = run
     return run
 
@@ -44,7 +51,9 @@ def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emission.Ha
     run = _runs.get(number)
     if run is None:
         return emission.nobody
-    return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
+    handle = run.receiver.open_stream(run.sites[site.number], run.program, run.call, phase, lanes)
+    run.handles.append(handle)
+    return handle
 
 
 def host_ends() -> HostEnds:
@@ -54,7 +63,7 @@ def host_ends() -> HostEnds:
         def receive(number: int, buffer: emission.Buffer, shard: int | None) -> None:
             run = _runs.get(number)
             if run is not None:
-                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
+                run.receiver.data(run.sites[site.number], run.program, run.call, buffer, len(buffer.steps), shard)
 
         return emission.flush_end(site, receive)
 

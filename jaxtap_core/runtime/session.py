@@ -11,14 +11,13 @@ import jax
 import numpy as np
 
 from jaxtap_core import _compat
-from jaxtap_core.errors import LensError, describe, warn, warn_once
+from jaxtap_core.errors import LensError, describe, warn_once
 from jaxtap_core.gate.certify import certify
 from jaxtap_core.gate.executed import Executed, given
 from jaxtap_core.gate.judge import judge, judge_raised
 from jaxtap_core.gate.look import bad_results, sound
 from jaxtap_core.gate.raised import has_raised
 from jaxtap_core.gate.suspects import Case, Suspects
-from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
 from jaxtap_core.jaxpr.values import can_hold_nan
@@ -52,18 +51,17 @@ class Session:
         self.recording = receiver.recording
         self.findings: list[Finding] = self.recording.findings
         mine = receiver.settings
-        self.policy = Policy(mine if outer is None else inherited(mine, outer.settings))
+        self.policy = Policy((mine if outer is None else inherited(mine, outer.settings)).entered())
         self.settings: Settings = self.policy.settings
         if outer is not None and inherits_gate(mine, outer.settings):
             self.findings = outer.findings
             self.policy.gate_paused = outer.policy.gate_paused
         self._last = last
-        receiver.alerted = False
+        receiver.enter()
         self._known = len(self.recording.findings), len(self.recording.alerts)
         self._queue = Queue(self._settle)
         self.running: Running | Pending | None = None
         self._verdicts: list[ProgramVerdict] = []
-        self._misfits = Misfits()
         self._suspects = Suspects(self._close_case)
         self._order: dict[int, int] = {}
         self._raised = False
@@ -98,7 +96,7 @@ class Session:
             jaxpr, program = PROGRAMS.eager(primitive, args, params, self.settings, _compat.current_source)
         else:
             return None, None
-        self._misfits.note(program.name, program.plan.fitted, program.plan.misfits)
+        self.receiver.unmet.note(program.name, program.plan.met)
         return jaxpr, program
 
     def _unobservable(self, primitive: Any, params: dict[str, Any], error: Exception) -> None:
@@ -188,7 +186,7 @@ class Session:
         )
         kept = self._held(args, params)
         call = self.recording.next_call(program.name)
-        run = open_run(self.receiver, program.name, call)
+        run = open_run(self.receiver, program.name, call, program.plan.sites)
         try:
             variant = program.variant(jaxpr, args, replica=certified, flushing=flushing, copying=self._copying)
         except LensError:
@@ -253,13 +251,14 @@ class Session:
         return place >= 0
 
     def _raise_alert(self) -> None:
-        """With ``fail_fast``, raise the first alert or finding of this session."""
+        """With ``fail_fast``, raise the first alert or finding of this session, or what else is to leave it."""
         findings, alerts = self._known
         for finding in self.recording.findings[findings:]:
             if not finding.masked:
                 raise TapAlert(str(finding), finding=finding)
         for alert in self.recording.alerts[alerts:]:
             raise TapAlert(str(alert), alert=alert)
+        self.receiver.raise_meant()
 
     # -- afterwards
 
@@ -337,13 +336,9 @@ class Session:
         if self._verdicts:
             before = self.recording.certificate
             self.recording.certificate = Certificate((*(before.programs if before else ()), *self._verdicts))
-        for sink in self.settings.sinks if self._last else ():
-            try:
-                sink.close()
-            except Exception as error:
-                warn(f"sink {sink!r} raised {describe(error)} when it was closed")
+        self.receiver.rest(last=self._last)
         if not failed:
-            self._misfits.tell()
+            self.receiver.unmet.tell()
             if self.settings.fail_fast:
                 self._raise_alert()
 

@@ -54,9 +54,11 @@ def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any
     """Call ``f`` under an outer transformation, with everything the settings ask for observed live."""
     traced = trace_call(f, args, kwargs)
     settings = receiver.settings
-    plan = Planner(settings, inside=True).plan(traced.jaxpr, "")
     name = getattr(f, "__name__", "function")
-    run = open_run(receiver, name, 0)
+    plan = Planner(settings, name, inside=True).plan(traced.jaxpr, "")
+    receiver.unmet.note(name, plan.met)
+    receiver.unmet.tell()
+    run = open_run(receiver, name, 0, plan.sites)
     interpreter = Interpreter(plan, settings, host_ends(), jnp.int32(run.number), inside=True)
     outs = interpreter.evaluate(plan.body, traced.jaxpr, traced.operands)
     return jax.tree.unflatten(traced.result, outs)

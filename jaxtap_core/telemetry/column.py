@@ -45,10 +45,15 @@ class Column:
             return
         self._put(rows)
 
-    def clear(self) -> None:
-        """Forget all rows; the room stays."""
-        self._staged.clear()
-        self._length = 0
+    def frozen(self, length: int) -> Column:
+        """The first ``length`` rows as a column of their own, which does not grow with this one; nothing is copied."""
+        array = self.array[:length]
+        column = Column(array.dtype, array.shape[1:])
+        column._room, column._length = array, length
+        return column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _filled, (self.array,)  # without the room that is left
 
     @property
     def array(self) -> np.ndarray:
@@ -70,3 +75,9 @@ class Column:
             self._room = room
         self._room[self._length : end] = rows
         self._length = end
+
+
+def _filled(rows: np.ndarray) -> Column:
+    column = Column(rows.dtype, rows.shape[1:])
+    column.extend(rows)
+    return column

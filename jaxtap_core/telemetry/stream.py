@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtap_core.records.events import TapEvent
 from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.telemetry.column import Column
 from jaxtap_core.telemetry.environment import Environment
+from jaxtap_core.telemetry.template import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,18 @@ class StreamKey:
         path = tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", self.path))
         return (self.program, self.call, path, self.kind, self.label)
 
+    def __deepcopy__(self, memo: Any) -> StreamKey:
+        return self  # nothing in it changes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is sent; a pytree of a class that cannot be arrives as its form."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        try:
+            pickle.dumps(self.rebuild)
+        except Exception:
+            values["rebuild"] = Template.of(self.names, self.rebuild)
+        return StreamKey, tuple(values.values())
+
 
 class _Arrived(TapEvent):
     """An event that shares what its stream has in common: made some ten times faster, since millions are."""
@@ -49,6 +63,12 @@ class _Arrived(TapEvent):
     __qualname__ = "TapEvent"  # what it is to everybody else, in its repr too
     _own: tuple[Any, ...]
     _shared: StreamKey
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> TapEvent:  # type: ignore[misc]
+        return TapEvent(*args, **kwargs)  # one with other fields, as by ``dataclasses.replace``, shares nothing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TapEvent, tuple(getattr(self, field.name) for field in fields(TapEvent))
 
     path = property(lambda self: self._shared.path)
     total = property(lambda self: self._shared.total)
@@ -71,9 +91,9 @@ _set_shared = _Arrived._shared.__set__  # type: ignore[attr-defined, misc]
 _set_own = _Arrived._own.__set__  # type: ignore[attr-defined, misc]
 
 
-def event_names(event: TapEvent, default: Sequence[str]) -> tuple[str, ...]:
-    """Column names of an event's leaves, as its stream has them; ``default`` for an event made by hand."""
-    return event._shared.names if isinstance(event, _Arrived) else tuple(default)
+def key_of(event: TapEvent) -> StreamKey | None:
+    """What an event has in common with the others of its stream; ``None`` for one that was made by hand."""
+    return event._shared if isinstance(event, _Arrived) else None
 
 
 def arrived(
@@ -125,6 +145,17 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def frozen(self) -> Stream:
+        """The events that are there now, as a stream of their own that does not grow; nothing is copied."""
+        length = len(self.steps)
+        freeze = lambda column: None if column is None else column.frozen(length)
+        stream = object.__new__(Stream)
+        stream.key = self.key
+        stream.steps, stream.leaves = self.steps.frozen(length), [leaf.frozen(length) for leaf in self.leaves]
+        stream.time, stream.active = freeze(self.time), freeze(self.active)
+        stream.lanes, stream.device = freeze(self.lanes), freeze(self.device)
+        return stream
 
     def order(self) -> np.ndarray:
         """Row numbers in canonical order: by step vector, lane, device (rows that tie stay as they came)."""

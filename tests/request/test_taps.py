@@ -64,7 +64,9 @@ def test_output_picks_one_output_of_the_primitive():
         assert rec.events[0].value.shape == shapes[i]
     values = both.events[0].value[shapes.index((2,))]
     assert sorted(values.tolist()) == pytest.approx([1.0, 3.0], rel=1e-6)
-    assert len(record(f, a, taps=tap.on("eigh", output=2)).events) == 0
+    with pytest.raises(tap.LensError, match=r"eigh\[0\]: eigh has 2 outputs, .* output 2"):
+        record(f, a, taps=tap.on("eigh", output=2))
+    assert len(record(f, a, taps=tap.on("*", output=2)).events) == 0  # of all there are, few have three
 
 
 def test_two_taps_on_one_primitive_with_labels():
