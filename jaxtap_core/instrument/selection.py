@@ -94,11 +94,15 @@ class Unmet:
         unmet = [tap for i, tap in enumerate(settings.taps) if i not in met.taps]
         if unmet:
             names = ", ".join("'*'" if tap.primitives == "*" else repr(sorted(tap.primitives))[1:-1] for tap in unmet)
-            self._warn("taps", f"no primitive was met by the tap on {names}; tap.primitives(f, *args) lists what there is")
+            self._warn(
+                "taps", f"no primitive was met by the tap on {names}; tap.primitives(f, *args) lists what there is"
+            )
         emits = settings.emits_carry or settings.emits_outputs
         if settings.filter is not None and emits and not met.passed:
             there = f"; there were: {_some(met.asked)}" if met.asked else "; there was no loop"
-            self._warn("where", f"where={_name(settings.where)} let no loop through, nothing was recorded of any{there}")
+            self._warn(
+                "where", f"where={_name(settings.where)} let no loop through, nothing was recorded of any{there}"
+            )
             return
         if settings.select is not None and settings.emits_carry:
             self._tell_of("select", "no loop was met")

@@ -38,9 +38,10 @@ import numpy as np
 from jaxtap_core.request.reads import HEAP, class_of_library, file_is_installed, file_of_library, names_of
 
 _PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented)})
+_BASES: tuple[Any, ...] = (int, float, complex, str, bytes)
 _NUMBERS = {float: "d", complex: "dd"}
 # made of what they are to get, and nothing else
-_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller, type(namedtuple("_", "field").field))
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller, type(vars(namedtuple("_", "one"))["one"]))
 _DESCRIPTORS = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
@@ -54,7 +55,7 @@ _ALL_READ = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple"})
 
 _REGISTRY = jax.tree_util.default_registry
 
-_SHORT = 64  # items, or bytes, that stand in a key as they are; of more there is a digest
+_SHORT = 64  # items, bytes or characters that stand in a key as they are; of more there is a digest
 _FETCHED = 4096  # bytes up to which arrays of JAX, which never change, are compared by content
 _MOST_INSTALLED = 32  # functions of installed packages that are followed
 _MOST = 100_000  # objects; what holds more is equal to nothing, which costs less than to look at it all
@@ -85,9 +86,11 @@ def key_of(*values: Any) -> Hashable:
     It tells of this moment: what is changed in place later has another key.
     """
     try:
-        return _Writer().write(values)
+        key = _Writer().write(values)
+        hash(key)
     except Exception:  # an object of the user's that cannot be looked at
         return object()
+    return key
 
 
 def identities(key: Hashable) -> list[Any]:
@@ -125,14 +128,17 @@ class _Writer:
     # -- values
 
     def _value(self, value: Any) -> None:
-        kind = type(value)
-        if kind in _PLAIN:
+        kind: Any = type(value)
+        if kind in (str, bytes) and len(value) > _SHORT:
+            self._put(kind, _digest(value if kind is bytes else value.encode("utf-8", "surrogatepass")))
+        elif kind in _PLAIN:
             self._put(kind, value)
         elif kind in _NUMBERS:
             parts = (value,) if kind is float else (value.real, value.imag)
             self._put(kind, struct.pack(_NUMBERS[kind], *parts))  # NaNs and zeros differ in their bits
         elif isinstance(value, np.ndarray | np.generic):
             self._array(np.asarray(value))
+            self._push(getattr(value, "__dict__", None))  # of subclasses, such as the mask of a masked array
         elif isinstance(value, jax.Array):
             self._device_array(value)
         elif (number := self._seen.get(id(value))) is not None:
@@ -159,7 +165,7 @@ class _Writer:
         if plain and array.nbytes <= _FETCHED and array.is_fully_addressable and not array.is_deleted():
             with jax.transfer_guard("allow"):
                 self._array(np.asarray(array))
-            self._put("on device", array.weak_type, array.sharding)  # type: ignore[attr-defined]
+            self._put("on device", array.weak_type, array.sharding)
         else:
             self._identity(array)
 
@@ -221,9 +227,9 @@ class _Writer:
         elif isinstance(value, _DESCRIPTORS):
             self._put("descriptor", value.__name__)
             self._push(value.__objclass__)
-        elif base := next((base for base in (int, float, complex, str, bytes) if isinstance(value, base)), None):
+        elif isinstance(value, _BASES):
             self._rest(value, kind)
-            self._push(*base.__getnewargs__(value))
+            self._push(*next(base for base in _BASES if isinstance(value, base)).__getnewargs__(value))
         else:
             self._instance(value, kind)
 
@@ -259,7 +265,7 @@ class _Writer:
     def _function(self, function: types.FunctionType) -> None:
         code = function.__code__
         self._put("function", code)
-        held = [function.__defaults__, function.__kwdefaults__]
+        held: list[Any] = [function.__defaults__, function.__kwdefaults__]
         for cell in function.__closure__ or ():
             try:
                 held.append(cell.cell_contents)
@@ -388,7 +394,7 @@ def _globals_of(function: types.FunctionType) -> dict[str, Any]:
 
 def _is_plain(kind: type) -> bool:
     """Whether instances of a class hold nothing but their attributes."""
-    return all(base is object or base.__flags__ & HEAP and not class_of_library(base) for base in kind.__mro__)
+    return all(base is object or (base.__flags__ & HEAP and not class_of_library(base)) for base in kind.__mro__)
 
 
 def _is_constant(value: Any, kind: type) -> bool:

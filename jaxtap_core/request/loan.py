@@ -7,6 +7,8 @@ lens captured must not live so long: the program borrows them, whenever it is pl
 from __future__ import annotations
 
 import inspect
+import itertools
+import operator
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +16,7 @@ from typing import Any
 
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.request.settings import Settings
-
-Find = Callable[[Settings], Callable[..., Any]]
+from jaxtap_core.request.taps import Tap
 
 
 class Lenders:
@@ -37,31 +38,26 @@ class Lenders:
     def loan(self) -> Settings:
         """What the lenders ask of the device, with their functions on loan; nobody on the host is told of."""
         lender = self.any
-        functions = {
-            name: _Borrowed(self, lambda settings, name=name: getattr(settings, name), function)
-            for name in ("select", "select_ys", "where")
-            if callable(function := getattr(lender, name))
-        }
-        listeners = {name: _nobody for name in ("on_step", "on_ys", "alert", "alert_ys") if getattr(lender, name)}
-        taps = tuple(
-            replace(
-                tap,
-                select=None
-                if tap.select is None
-                else _Borrowed(self, lambda settings, i=i: settings.taps[i].select, tap.select),
-                alert=tap.alert and _nobody,
-                on_value=tap.on_value and _nobody,
-            )
-            for i, tap in enumerate(lender.taps)
-        )
-        sinks = (_Nowhere(),) if lender.sinks else ()
-        return replace(lender, **functions, **listeners, taps=taps, sinks=sinks)
+        changed: dict[str, Any] = {"carry": lender.emits_carry, "sinks": (_Nowhere(),) if lender.sinks else ()}
+        for name in ("select", "select_ys", "where"):
+            if callable(function := getattr(lender, name)):
+                changed[name] = _Borrowed(self, operator.attrgetter(name), function)
+        for name in ("on_step", "on_ys", "alert", "alert_ys"):
+            if getattr(lender, name) is not None:
+                changed[name] = _nobody
+        return replace(lender, taps=tuple(map(self._tap, lender.taps, itertools.count())), **changed)
+
+    def _tap(self, tap: Tap, number: int) -> Tap:
+        changed: dict[str, Any] = {name: _nobody for name in ("alert", "on_value") if getattr(tap, name) is not None}
+        if tap.select is not None:
+            changed["select"] = _Borrowed(self, lambda settings: settings.taps[number].select, tap.select)
+        return replace(tap, **changed)
 
 
 class _Borrowed:
     """A function of a lens, asked for when it is called."""
 
-    def __init__(self, lenders: Lenders, find: Find, function: Callable[..., Any]) -> None:
+    def __init__(self, lenders: Lenders, find: Callable[[Settings], Any], function: Callable[..., Any]) -> None:
         self._lenders = lenders
         self._find = find
         self.__qualname__ = getattr(function, "__qualname__", repr(type(function)))

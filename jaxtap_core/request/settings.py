@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,8 @@ from jaxtap_core.records.events import TapEvent
 from jaxtap_core.request.equality import key_of
 from jaxtap_core.request.lens import LENSES, Lens
 from jaxtap_core.request.levels import GateLevel
-from jaxtap_core.request.sink import Sink
 from jaxtap_core.request.reducers import check_reducer
+from jaxtap_core.request.sink import Sink
 from jaxtap_core.request.taps import Tap
 from jaxtap_core.request.where import Where
 

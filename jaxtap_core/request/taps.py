@@ -153,9 +153,7 @@ def on(
         ValueError: no primitive bears that name (the nearest are suggested).
         TypeError: an argument is not what it should be.
     """
-    return _checked(
-        prim, "value", select=select, alert=alert, label=label, output=output, once=once, on_value=on_value
-    )
+    return _checked(prim, "value", select=select, alert=alert, label=label, output=output, once=once, on_value=on_value)
 
 
 def watch_nan(

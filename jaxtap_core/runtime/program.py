@@ -78,7 +78,7 @@ class Program:
         twin: Program | None = None,
     ) -> None:
         self.name = name
-        self.lenders = Lenders() if twin is None else twin.lenders
+        self.lenders: Lenders = Lenders() if twin is None else twin.lenders
         self.lenders.add(settings)
         self.settings = self.lenders.loan()
         # of a jitted program whoever runs it has it in hand

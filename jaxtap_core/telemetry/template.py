@@ -1,4 +1,4 @@
-"""The form of a selected value as text: what stands for its pytree where that itself cannot go, in files and messages."""
+"""The form of a selected value as text: it stands for the pytree where that cannot go, in files and other processes."""
 
 from __future__ import annotations
 

@@ -156,7 +156,10 @@ def test_with_fail_fast_the_first_alert_stays_the_error():
     def alert(event):
         return "high" if event.value > 2 else None
 
-    with pytest.raises(tap.TapAlert, match="high"), tap.record(select="c", alert=alert, fail_fast=True, sinks=Leaving(int)):
+    with (
+        pytest.raises(tap.TapAlert, match="high"),
+        tap.record(select="c", alert=alert, fail_fast=True, sinks=Leaving(int)),
+    ):
         count(1.0)
 
 
@@ -164,9 +167,9 @@ def test_an_exception_is_a_fault_and_what_is_meant_still_leaves():
     def fault(event):
         raise ValueError("fault")
 
-    with pytest.warns(tap.JaxtapWarning, match="fault"), pytest.raises(Meant):
-        with tap.record(on_step=Leaving(raising), on_ys=fault):
-            count(1.0)
+    lens = tap.record(on_step=Leaving(raising), on_ys=fault)
+    with pytest.warns(tap.JaxtapWarning, match="fault"), pytest.raises(Meant), lens:
+        count(1.0)
 
 
 def test_inside_of_a_compiled_function_there_is_nothing_to_leave():

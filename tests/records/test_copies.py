@@ -34,7 +34,7 @@ def arrays(draw):
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), np.uint8)
-    if dtype == bool:
+    if dtype.name == "bool":
         raw = raw & 1
     array = raw.view(dtype).reshape(shape)
     return array[()] if draw(st.booleans()) else array
@@ -48,10 +48,12 @@ class Pair(NamedTuple):
 leaves = arrays() | st.none() | st.floats() | st.integers() | st.complex_numbers() | st.text(max_size=2)
 values = st.recursive(
     leaves,
-    lambda some: st.lists(some, max_size=3)
-    | st.dictionaries(st.text(max_size=2), some, max_size=3)
-    | st.tuples(some, some)
-    | st.builds(Pair, some, some),
+    lambda some: (
+        st.lists(some, max_size=3)
+        | st.dictionaries(st.text(max_size=2), some, max_size=3)
+        | st.tuples(some, some)
+        | st.builds(Pair, some, some)
+    ),
     max_leaves=6,
 )
 
@@ -77,7 +79,7 @@ def test_events_are_equal_to_their_copies_and_to_nothing_else(value):
     one = event(value)
     for way in WAYS.values():
         other = way(one)
-        assert other == one and not other != one
+        assert other == one and not (other != one)  # noqa: SIM202
         assert hash(other) == hash(one)
     for other in flipped(value):
         assert event(other) != one
@@ -158,7 +160,9 @@ def recorded():
         "lanes": traced(),
         "gate": block(f, start, gate="born"),
         "nothing": block(jnp.sin, 1.0),
-        "keys": block(jax.jit(lambda k: lax.fori_loop(0, 2, lambda i, k: jax.random.fold_in(k, i), k)), jax.random.key(0)),
+        "keys": block(
+            jax.jit(lambda k: lax.fori_loop(0, 2, lambda i, k: jax.random.fold_in(k, i), k)), jax.random.key(0)
+        ),
     }
 
 
@@ -205,9 +209,7 @@ def test_a_copy_does_not_grow():
     kept = {name: way(rec) for name, way in WAYS.items()}
     g(5)
     assert len(rec.events) == 4
-    assert {name: [int(e.value["c"]) for e in other.events] for name, other in kept.items()} == dict.fromkeys(
-        WAYS, [1, 2]
-    )
+    assert all([int(e.value["c"]) for e in other.events] == [1, 2] for other in kept.values())
 
 
 def test_what_cannot_be_sent_as_it_is_arrives_as_a_tuple():

@@ -228,8 +228,7 @@ def in_global_of_another_module(value):
 
 def in_decorated_function(value):
     cell = defined(
-        "def d(f):\n    @functools.wraps(f)\n    def g(*a): return f(*a)\n    return g\n"
-        "@d\ndef f(x): return x * VALUE",
+        "def d(f):\n    @functools.wraps(f)\n    def g(*a): return f(*a)\n    return g\n@d\ndef f(x): return x * VALUE",
         VALUE=value,
     )
     return Place(cell.f, lambda new: setattr(cell, "VALUE", new))
@@ -535,8 +534,8 @@ def reducers(big):
         "partial": functools.partial(lambda big, leaves: leaves[0], big),
         "attribute": lambda leaves: leaves[0] * big.scale,
         "array": lambda leaves: leaves[0] * big.array.sum(),
-        "list": lambda leaves, held=[big]: leaves[0],  # noqa: B006
-        "dict": lambda leaves, held={"a": big}: leaves[0],  # noqa: B006
+        "list": lambda leaves, held=[big]: leaves[0],
+        "dict": lambda leaves, held={"a": big}: leaves[0],
         "global": defined("def f(leaves): return (leaves[0], BIG)[0]", BIG=big).f,
         "method": types.MethodType(lambda self, leaves: leaves[0] * self.scale, big),
     }
@@ -597,6 +596,7 @@ def test_an_equal_lens_works_after_the_first_was_freed(program):
 
 def test_programs_are_freed_with_the_function():
     """Neither its jaxpr nor what was made of it outlives a jitted function."""
+
     def run():
         f = add(2)
         for k in range(3):
