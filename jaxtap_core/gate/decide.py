@@ -11,6 +11,8 @@ from typing import Any
 
 from jaxtap_core.gate.executed import Executed, given
 from jaxtap_core.gate.look import bad_on_host
+from jaxtap_core.jaxpr.address import phase_of
+from jaxtap_core.jaxpr.visit import equations
 from jaxtap_core.provenance.locate import Target, explain_target
 from jaxtap_core.provenance.taint.decide import Births, births, reachable, reached
 from jaxtap_core.records.kinds import Bad
@@ -32,7 +34,21 @@ class Decisions:
         if found is None:
             return True  # it cannot be told: a NaN by design is left alone
         # a second evaluation in which it is sound says that no given NaN made it so
-        return bool(found.results.bad[index]) and not found.results.owed[index]
+        if not found.results.bad[index] or found.results.owed[index]:
+            return False
+        return not (bad == "nan" and self._selects_backward() and self._is_revived(index))
+
+    def _is_revived(self, index: int) -> bool:
+        """Whether a result is a given NaN that was selected away, times the zero cotangent of that branch."""
+        target = Target("result", "", (), index, "nan")
+        explained = explain_target(self._executed.jaxpr(), self.inputs, target, phase=self._executed.phase)
+        return explained.origin.reproduced and not explained.given
+
+    def _selects_backward(self) -> bool:
+        """Whether the program may select among cotangents, as the backward pass of a ``where`` does."""
+        eqns = list(equations(self._executed.jaxpr()))
+        backward = any(phase_of(eqn.source_info, self._executed.phase) == "backward" for eqn in eqns)
+        return backward and any(eqn.primitive.name == "select_n" for eqn in eqns)
 
     def output_is_excused(self, target: Target) -> bool:
         """Whether a per-step output of a loop is bad only by what the program was given."""

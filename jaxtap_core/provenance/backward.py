@@ -8,15 +8,15 @@ given (`Given`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxtap_core.jaxpr.address import join
-from jaxtap_core.jaxpr.values import host_array, is_inexact
+from jaxtap_core.jaxpr.values import is_inexact
 from jaxtap_core.provenance.activation import Activation, NotReproduced
-from jaxtap_core.provenance.dependence import WHOLE, Box, Index, boxes, opposite
+from jaxtap_core.provenance.dependence import WHOLE, Box, Index, boxes
 from jaxtap_core.provenance.devices import COLLECTIVES, Shards
 from jaxtap_core.provenance.flat import BITS, CannotReplay, Node
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, LoopReplay
@@ -62,7 +62,7 @@ class Given(NamedTuple):
 
     ``input`` is the number of the input, ``None`` for a constant.
 
-    ``user`` is the equation that used it, if any.
+    ``user`` is the equation that used it, if any; ``products`` as in `Born`.
     """
 
     activation: Activation
@@ -70,6 +70,7 @@ class Given(NamedTuple):
     element: Index | None
     bad: str
     user: tuple[Activation, Node] | None
+    products: tuple[Product, ...] = ()
 
 
 def first_bad(code: np.ndarray, bit: int, box: Box = ()) -> Index | None:
@@ -132,12 +133,12 @@ def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
     index = checked_element(activation, number, index, bit)
     for _ in range(MOST_EQUATIONS):
         if number in activation.flat.consts:
-            return _revived(products, bad) or Given(activation, None, index, bad, user)
+            return Given(activation, None, index, bad, user, tuple(reversed(products)))
         producer = activation.flat.producers[number]
         if producer is None:
             if activation.entry is None:
                 position = activation.flat.inputs.index(number)
-                return _revived(products, bad) or Given(activation, position, index, bad, user)
+                return Given(activation, position, index, bad, user, tuple(reversed(products)))
             activation, number, index = _leave(activation, number, index, bit)
         else:
             node = activation.flat.nodes[producer]
@@ -164,26 +165,6 @@ def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
                 continue
         index = checked_element(activation, number, index, bit)
     raise CannotReplay(f"it was followed back through {MOST_EQUATIONS} equations without an end")
-
-
-def _revived(products: Iterable[Product], bad: str) -> Born | None:
-    """The last product of the backward pass in which a given NaN, selected away before, met a zero cotangent."""
-    passed = list(products)
-    for position in reversed(range(len(passed))) if bad == "nan" else ():
-        one = passed[position]
-        if one.source is None:
-            continue
-        lead = len(one.activation.runner.lead)
-        for operand, box in behind_element(one.activation, one.node, one.output, one.element):
-            number = one.node.inputs[operand]
-            if operand == one.operand or not _is_float(one.activation, number):
-                continue
-            across = opposite(one.node, one.operand, one.source, operand, box, lead)
-            value = host_array(one.activation.values([number])[0])[across]
-            if value.size and (value == 0).all():
-                before = tuple(reversed(passed[:position]))
-                return Born(one.activation, one.node, one.output, one.element, bad, before)
-    return None
 
 
 def checked_element(activation: Activation, number: int, index: Index | None, bit: int) -> Index | None:

@@ -14,7 +14,7 @@ from jaxtap_core import _compat
 from jaxtap_core.jaxpr.address import library_frames
 from jaxtap_core.jaxpr.values import host_array, is_inexact
 from jaxtap_core.provenance.activation import Activation
-from jaxtap_core.provenance.backward import Born, Product, behind_element, first_bad, follow
+from jaxtap_core.provenance.backward import Born, Given, Product, behind_element, first_bad, follow
 from jaxtap_core.provenance.dependence import Box, Index, opposite
 from jaxtap_core.provenance.flat import BITS, NAN, CannotReplay, Node
 from jaxtap_core.provenance.reasons.base import DOUBLE_WHERE, Why
@@ -70,6 +70,24 @@ def select_behind_cotangent(born: Born) -> Node | None:
             products += _products_behind(
                 product.activation, number, first_bad(np.isnan(value).astype(np.uint8), NAN, box)
             )
+    return None
+
+
+def revived(end: Given) -> Born | None:
+    """The product in which a NaN that was given, and that the forward pass selected away, came to life again.
+
+    0 times NaN is NaN: the cotangent of the branch that was not taken meets what was kept of it.
+    """
+    for position, product in enumerate(end.products if end.bad == "nan" else ()):
+        other = _other_factor(product)
+        if other is None:
+            continue
+        number, box = other
+        value = host_array(product.activation.values([number])[0])
+        zero = first_zero(value, box) if value[box].size and (value[box] == 0).all() else None
+        if zero is not None and trace_zero(product.activation, number, zero).select is not None:
+            behind = end.products[position + 1 :]
+            return Born(product.activation, product.node, product.output, product.element, end.bad, behind)
     return None
 
 

@@ -20,6 +20,7 @@ from jaxtap_core.jaxpr.structure import BODY, PREDICATE, loop_of
 from jaxtap_core.jaxpr.values import host_array
 from jaxtap_core.provenance.activation import Activation, NotReproduced, numpy_codes
 from jaxtap_core.provenance.backward import Given, follow, region_of, some_bad
+from jaxtap_core.provenance.dead_branch import revived
 from jaxtap_core.provenance.dependence import Index
 from jaxtap_core.provenance.flat import BITS, CannotReplay, FlatProgram, Node, evaluate, flatten, quiet
 from jaxtap_core.provenance.loop import AT_ENTRY, ENDLESS, NEVER, BadStep
@@ -221,6 +222,8 @@ class _Locator:
             activation.entry = activation.entry._replace(element=index)
             step = found.step
         end = follow(activation, number, index, self.target.bad, elements[1:])
+        if isinstance(end, Given):
+            end = revived(end) or end
         return Explanation(
             origin=origin_of(end, self.names),
             given=isinstance(end, Given),

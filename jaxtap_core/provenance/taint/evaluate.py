@@ -26,11 +26,8 @@ from jaxtap_core.jaxpr.structure import PREDICATE, WITHIN, ShardMap, inner_progr
 from jaxtap_core.jaxpr.values import is_inexact
 from jaxtap_core.jaxpr.visit import Addressed, addressed
 from jaxtap_core.provenance.flat import UNCHECKED, CannotReplay
-from jaxtap_core.provenance.taint.rules import moved, together
+from jaxtap_core.provenance.taint.rules import moved
 from jaxtap_core.records.kinds import Bad, Phase
-
-# Where 0 times NaN is NaN: a cotangent of zero meets a NaN that the forward pass had selected away.
-PRODUCTS = frozenset({"mul", "div", "dot_general"})
 
 
 class Tainted(NamedTuple):
@@ -144,15 +141,7 @@ class Evaluation:
             were = [self.is_bad(value) if is_inexact(value) else None for value in values]
             fresh = moved(eqn, were, values)
             born = [True if flag is None else ~flag for flag in fresh]
-            if where.phase == "backward" and self.bad == "nan" and eqn.primitive.name in PRODUCTS:
-                revived = self._revived(eqn, values, were)
-                born = [flag | revived for flag in born]
         return [self._tainted(*one) for one in zip(outs, came, born, strict=True)]
-
-    def _revived(self, eqn: Any, values: Sequence[Any], were: Sequence[Any]) -> Any:
-        """Where a zero and a NaN are multiplied."""
-        zero = [value == 0 for value in values]
-        return together(eqn, zero[0], were[1]) | together(eqn, were[0], zero[1])
 
     def _tainted(self, out: Any, came: Any, born: Any) -> Tainted:
         if not is_inexact(out) or (came is None and born is None):

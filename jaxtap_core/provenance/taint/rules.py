@@ -37,13 +37,6 @@ def moved(eqn: Any, flags: Sequence[Flags], values: Sequence[Any]) -> list[Flags
     return [rule(eqn, full, list(values), output) for output in range(len(eqn.outvars))]
 
 
-def together(eqn: Any, one: Flags, other: Flags) -> Flags:
-    """Where a product takes an element of its first operand with flag ``one`` and one of its second with ``other``."""
-    if eqn.primitive.name in ("mul", "div"):
-        return jnp.broadcast_to(one & other, eqn.outvars[0].aval.shape)
-    return lax.dot_general(_float(one), _float(other), eqn.params["dimension_numbers"]) > 0
-
-
 def _shape(eqn: Any, output: int) -> tuple[int, ...]:
     return tuple(eqn.outvars[output].aval.shape)
 
