@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxtap_core.recording.jsonl import HEADER, closing, described, event_lines
+from jaxtap_core.recording.jsonl import HEADER, Seal, closing, described, event_lines
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.telemetry.codec import named_leaves
 from jaxtap_core.telemetry.environment import fingerprint
 from jaxtap_core.telemetry.files import unwritable
-from jaxtap_core.telemetry.stream import Stream, StreamKey, event_names
+from jaxtap_core.telemetry.stream import Stream, StreamKey, event_key, event_names
 
 
 class JSONLSink:
@@ -48,7 +48,8 @@ class JSONLSink:
         except OSError as error:
             raise unwritable(error, self.path) from None
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[tuple[str, StreamKey | None], int] = {}
+        self._seal = Seal()
         self._events = 0
         self._line(json.dumps(HEADER))
 
@@ -63,7 +64,7 @@ class JSONLSink:
         description = described(0, stream)
         with self._lock:
             known = len(self._numbers)
-            number = self._numbers.setdefault(json.dumps(description), known)
+            number = self._numbers.setdefault((json.dumps(description), event_key(event)), known)
             if number == known:
                 self._line(json.dumps({**description, "define": number}))
             for line in event_lines(number, stream):
@@ -76,11 +77,12 @@ class JSONLSink:
             if self._file.closed:
                 return
             self._line(json.dumps({"environment": fingerprint()}))
-            self._line(closing(self._events))
+            self._file.write(self._seal.last(closing(self._events)))
             self._file.close()
+            self._numbers.clear()
 
     def _line(self, text: str) -> None:
-        self._file.write(f"{text}\n")
+        self._file.write(self._seal.line(text))
 
 
 def _stream_of(event: TapEvent) -> Stream:

@@ -76,6 +76,11 @@ def event_names(event: TapEvent, default: Sequence[str]) -> tuple[str, ...]:
     return event._shared.names if isinstance(event, _Arrived) else tuple(default)
 
 
+def event_key(event: TapEvent) -> StreamKey | None:
+    """The key of the stream that an event came from; ``None`` for an event made by hand."""
+    return event._shared if isinstance(event, _Arrived) else None
+
+
 def arrived(
     key: StreamKey,
     steps: tuple[int, ...],
