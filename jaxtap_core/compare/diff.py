@@ -65,11 +65,13 @@ class Difference:
         items: what differs, stream by stream in canonical order.
         environment: what differs between the two environments, ``name: (expected, got)``.
         compared: number of streams compared.
+        tolerances: what would have passed.
     """
 
     items: tuple[Structural | LeafDifference, ...]
     environment: dict[str, tuple[Any, Any]]
     compared: int
+    tolerances: Tolerances
 
     @property
     def equal(self) -> bool:
@@ -172,7 +174,7 @@ def compare(
                    f"{_nearest(track, lost.values())}")
         for track in new.values()
     ]  # fmt: skip
-    return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()))
+    return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()), tolerances)
 
 
 def by_key(tracks: Iterable[Track]) -> dict[tuple[TrackKey, int], Track]:
