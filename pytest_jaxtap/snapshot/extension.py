@@ -253,4 +253,5 @@ def _write(path: Path, entries: Mapping[str, Entry | WrittenEntry]) -> None:
     files = store((entry for entry in entries.values() if isinstance(entry, Entry)), path)
     text = dump(entries, files)
     write_atomically(str(path), [text.encode()])
+    _parsed.cache_clear()  # a file of the same length may be written twice between two ticks of the clock
     discard_unnamed(path, named_files(text))

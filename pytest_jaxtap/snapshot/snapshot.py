@@ -98,6 +98,7 @@ class TapSnapshot:
         Raises:
             TypeError, ValueError: an argument cannot be.
         """
+        __tracebackhide__ = True
         self.asked = True
         if columns is not None and not isinstance(columns, Mapping):
             hint = f"; write tap_snapshot(name={columns!r})" if isinstance(columns, str) else ""
@@ -106,7 +107,10 @@ class TapSnapshot:
             raise ValueError(f"nan must be 'payload' or 'any', not {nan!r}")
         if name is not None and (not isinstance(name, str) or not name):
             raise TypeError(f"name must be a string that is not empty, not {name!r}")
-        tolerances = Tolerances.of(rtol, atol, ulp, columns)
+        try:
+            tolerances = Tolerances.of(rtol, atol, ulp, columns)
+        except (TypeError, ValueError) as error:
+            raise error.with_traceback(None) from None  # the way that it took in here helps nobody
         return TapSnapshot(self._test, tolerances, nan, name, _backend() if platform else "", empty)
 
     def __eq__(self, other: object) -> bool:
@@ -116,8 +120,11 @@ class TapSnapshot:
             pytest.fail(answered_first(owner))
         if isinstance(other, Streamed) and not other.streams and not self._empty:
             self.report = _without_events(other)
-        else:
+            return False
+        try:
             self.report = self._test.compare(other, self._tolerances, self._nan, self._name, self._platform)
+        except (TypeError, ValueError, OSError) as error:
+            raise error.with_traceback(None) from None
         return not self.report
 
     def __repr__(self) -> str:

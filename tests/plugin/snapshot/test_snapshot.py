@@ -386,6 +386,7 @@ def test_misuse_is_named(pytester, run):
                 "E * first expected 1, got 2; off by 1, relative 1",
             ]
         )
+        assert "jaxtap_core/" not in result.stdout.str()  # no traceback from our inside
 
 
 def test_with_a_misspelt_column_nothing_is_written(pytester, run):
