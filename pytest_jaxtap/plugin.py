@@ -6,6 +6,7 @@ where it is used.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     markers.register(config)
     stash.keep_stderr(config)
+    config.stash[stash.COLLECTED] = []
     config.stash[stash.OPTIONS] = options.read(config)
     config.stash[base.REPORTS] = registry.asked(config)
     if not hasattr(config, "workerinput"):  # a worker of xdist reports to its controller
@@ -43,6 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     options.check_primitives(session.config, session.config.stash[stash.OPTIONS])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.config.stash[stash.COLLECTED].append(item)
 
 
 @pytest.hookimpl(trylast=True)
@@ -70,6 +76,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    if "tap_snapshot" not in pyfuncitem.fixturenames:
+        return (yield)
+    from pytest_jaxtap.snapshot import explain
+
+    with explain.asked(pyfuncitem):
+        return (yield)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    if op != "==" or not sys.modules.keys() & {"jaxtap_core.recording.recording", "pytest_jaxtap.snapshot.snapshot"}:
+        return None
+    from pytest_jaxtap.snapshot import explain
+
+    return explain.explained(left, right)
+
+
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
     if item.config.stash[stash.OPTIONS].watches or markers.is_marked(item):
@@ -89,6 +113,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    stash.note_outcome(item, report)
     if call.excinfo is not None or running.WATCH in item.stash:
         from pytest_jaxtap.observe import failure
         from pytest_jaxtap.report import record
@@ -98,6 +123,15 @@ def pytest_runtest_makereport(
         if call.when == "teardown":
             running.end(item)
     return report
+
+
+@pytest.hookimpl(wrapper=True)  # before syrupy's own
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    if session.config.pluginmanager.has_plugin("syrupy"):
+        from pytest_jaxtap.snapshot import unused
+
+        unused.judge(session)
+    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ class Structural:
 
     Attributes:
         problem: ``"missing"``, ``"extra"`` or ``"renamed stream"``; the same of a ``leaf``;
-            ``"missing steps"``, ``"extra steps"``, ``"loop"``, ``"dtype"`` or ``"shape"``.
+            ``"missing steps"``, ``"extra steps"``, ``"loop"``, ``"type"``, ``"dtype"`` or ``"shape"``.
         stream: the place of the track, for people.
         leaf: name of the leaf, where it is about one.
         headline: the whole story on one line.
@@ -65,11 +65,13 @@ class Difference:
         items: what differs, stream by stream in canonical order.
         environment: what differs between the two environments, ``name: (expected, got)``.
         compared: number of streams compared.
+        tolerances: what would have passed.
     """
 
     items: tuple[Structural | LeafDifference, ...]
     environment: dict[str, tuple[Any, Any]]
     compared: int
+    tolerances: Tolerances
 
     @property
     def equal(self) -> bool:
@@ -172,7 +174,7 @@ def compare(
                    f"{_nearest(track, lost.values())}")
         for track in new.values()
     ]  # fmt: skip
-    return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()))
+    return Difference(tuple(items), environment or {}, len(left.keys() | right.keys()), tolerances)
 
 
 def by_key(tracks: Iterable[Track]) -> dict[tuple[TrackKey, int], Track]:
@@ -224,7 +226,7 @@ def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iter
     if a.total != b.total:
         was, now = ("unknown" if total is None else total for total in (a.total, b.total))
         yield Structural("loop", title, "", f"loop length: expected {was}, got {now}{where}")
-    yield from _leaf_names(a, b, where)
+    yield from _types_and_names(a, b, where)
     left, right = a.index(), b.index()
     if left.shape[1] != right.shape[1]:
         text = f"nesting: expected {_nesting(a)}, got {_nesting(b)}{where}"
@@ -253,6 +255,33 @@ def _compare_track(a: Track, b: Track, tolerances: Tolerances, nan: NaN) -> Iter
             found = compare_leaf(a, name, rows_a, x[rows_a], y[rows_b], limits, nan)
             if found is not None:
                 yield found
+
+
+def _types_and_names(a: Track, b: Track, where: str) -> Iterator[Structural]:
+    """What differs in structure: types of what both have, then leaves, then types that only one has."""
+    names = list(_leaf_names(a, b, where))
+    left, right = dict(a.types), dict(b.types)
+    common = [name for name in left if name in right]
+    for name in common:
+        if left[name] != right[name]:
+            yield _type_differs(a, name, left[name], right[name])
+    yield from names
+    for name in () if names else left.keys() ^ right.keys():
+        leaf = name or "value"
+        plain = [_column_type(track, leaf) for track in (a, b)]
+        yield _type_differs(a, name, left.get(name, plain[0]), right.get(name, plain[1]))
+
+
+def _column_type(track: Track, leaf: str) -> str:
+    """What a leaf is whose dtype says it all."""
+    return f"plain {_dtype(track.leaves[leaf])}" if leaf in track.leaves else "nothing"
+
+
+def _type_differs(track: Track, name: str, expected: str, got: str) -> Structural:
+    title = name or "the value"
+    leaf = name or "value"
+    text = f"{title}: type: expected {expected}, got {got}"
+    return Structural("type", str(track.key), leaf if leaf in track.leaves else "", text)
 
 
 def _leaf_names(a: Track, b: Track, where: str) -> Iterator[Structural]:

@@ -1,8 +1,9 @@
-"""How a difference between two runs grows with the step: not at all, linearly, or exponentially; or how it shrinks.
+"""How a difference between two runs grows with the step: not at all, as a power, exponentially; or how it shrinks.
 
-Rounding differences of a stable program stay; those of a chaotic one double every so many steps
-until they are as large as the values; those of one that forgets its past halve. Which of them it is
-says more than the last difference.
+Rounding differences of a stable program stay, or add up linearly; those of a chaotic one double every
+so many steps until they are as large as the values; those of one that forgets its past halve. Which of
+them it is says more than the last difference. A power rises steeply at first too, so an exponential is
+claimed only where the rise goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["constant", "linear", "exponential", "shrinking", "irregular", "unknown"]
+Kind = Literal["constant", "linear", "power", "exponential", "shrinking", "irregular", "unknown"]
 
 _FEWEST = 6  # points that a fit needs; with fewer every curve fits
 _MOST = 200  # points that take part: the slopes are taken over all pairs
@@ -21,6 +22,10 @@ _CLEAR = 1.25  # unless it rises by this factor at least,
 _STEADY = 0.9  # this part of all pairs of points rises,
 _CLOSER = 4.0  # and it fits so many times better than a constant does
 _LOOSE = np.log(3.0)  # typical misfit, as a factor, beyond which no curve is claimed
+_MUCH = 16.0  # an exponential that rises by less over its span must fit
+_CLOSELY = 0.1  # so well: typical misfit in the logarithm
+_EVEN = 0.5  # an exponential rises in one half of its span at least so much as in the other
+_ONE = (0.8, 1.25)  # powers that are told as linear
 _FULL = 0.1  # part of the greatest difference at which an exponential may be near its plateau
 _CLIMB = 100.0  # rise that a plateau's exponential has before it, at least
 _SLOWER = 0.8  # the fit over everything is held back by a plateau if it is slower by this factor
@@ -31,13 +36,15 @@ class Growth:
     """The course of a difference over the steps at which it was not zero.
 
     Attributes:
-        kind: ``"constant"``, ``"linear"``, ``"exponential"``, ``"shrinking"`` (linearly or
-            exponentially), ``"irregular"`` (no curve fits), ``"unknown"`` (too few points).
+        kind: ``"constant"``, ``"linear"``, ``"power"`` (of the steps since the first that differs),
+            ``"exponential"``, ``"shrinking"`` (linearly or exponentially), ``"irregular"`` (no curve
+            fits), ``"unknown"`` (too few points).
         points: number of steps that were fitted.
         first, last: the first and the last of them.
         doubling: steps in which an exponential doubles.
         halving: steps in which one that shrinks exponentially halves.
         slope: growth of a linear difference per step; negative for one that shrinks.
+        exponent: of a power.
         unit: what is counted: ``"step"``, or ``"index"`` of an array.
     """
 
@@ -48,6 +55,7 @@ class Growth:
     doubling: float | None = None
     halving: float | None = None
     slope: float | None = None
+    exponent: float | None = None
     unit: str = "step"
 
     @property
@@ -60,6 +68,8 @@ class Growth:
             return f"the gap halves every {self.halving:.3g} {many}"
         if self.slope is not None:
             return f"the gap {'grows' if self.slope > 0 else 'shrinks'} by {abs(self.slope):.3g} per {self.unit}"
+        if self.exponent is not None:
+            return f"the gap grows as the power {self.exponent:.2g} of the {many}"
         return "the gap stays" if self.kind == "constant" else ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,17 +81,18 @@ class Growth:
         if self.kind == "unknown":
             return f"unknown: too few points for a fit {span}"
         if self.kind == "irregular":
-            return f"irregular: neither constant, linear nor exponential {span}"
+            return f"irregular: neither constant, a power nor exponential {span}"
         return f"{self.kind}: {self.story} {span}"
 
 
 def growth(steps: np.ndarray, gaps: np.ndarray, unit: str = "step") -> Growth | None:
     """Fit the course of a difference.
 
-    Three curves are fitted from the first step that differs: ``c``, ``a + b t``, ``a 2**(t / d)``.
-    Slopes are medians over pairs of points (Theil 1950, Sen 1968), so single outliers do not count.
-    The curve of the least median misfit in the logarithm is taken. An exponential that ends on a
-    plateau is fitted up to it, one that shrinks to a floor down to that.
+    Four curves are fitted from the first step that differs: ``c``, ``a + b t``, ``a t**p``,
+    ``a 2**(t / d)``; for one that shrinks, backwards, without the power. Slopes are medians over pairs
+    of points (Theil 1950, Sen 1968), so single outliers do not count. The curve of the least median
+    misfit in the logarithm is taken. An exponential that ends on a plateau is fitted up to it, one that
+    shrinks to a floor down to that.
 
     Args:
         steps: int array, ascending.
@@ -124,32 +135,41 @@ def _fit(x: np.ndarray, y: np.ndarray, unit: str) -> Growth:
     logs = np.log(y)
     constant = _misfit(logs, np.full_like(logs, np.median(logs)))
     rate, offset = _line(x, logs)
+    rise = np.exp(rate * (x[-1] - x[0]))
     exponential = _misfit(logs, offset + rate * x)
+    if not _is_even(x, logs) or (rise < _MUCH and exponential > _CLOSELY):
+        exponential = np.inf
     slope, base = _line(x, y)
     fitted = base + slope * x
-    linear = _misfit(logs, np.log(fitted)) if (fitted > 0).all() else _from_zero(x, y)
-    rise = np.exp(rate * (x[-1] - x[0]))
-    curve = min(exponential, linear)
+    linear = _misfit(logs, np.log(fitted)) if (fitted > 0).all() else np.inf
+    age = np.log(x - x[0] + np.median(np.diff(x)))  # the first that differs is one step old
+    exponent, factor = _line(age, logs)
+    power = np.inf if shrinks or exponent <= 0 else _misfit(logs, factor + exponent * age)
+    curve = min(exponential, linear, power)
     steady = rise >= _CLEAR and _rising(y) >= _STEADY and _CLOSER * curve <= constant
     if rise < _RISE and constant < _LOOSE and not steady:
         return Growth("constant", *span, unit=unit)
     if min(constant, curve) > _LOOSE:
         return Growth("irregular", *span, unit=unit)
-    if linear <= exponential and slope > 0:
+    straight = linear <= min(exponential, power) or (power < exponential and _ONE[0] < exponent < _ONE[1])
+    if straight and slope > 0:
         kind: Kind = "shrinking" if shrinks else "linear"
         return Growth(kind, *span, slope=float(-slope if shrinks else slope), unit=unit)
-    if exponential < constant and rate > 0:
+    if exponential < min(constant, power) and rate > 0:
         time = float(np.log(2) / rate)
         if shrinks:
             return Growth("shrinking", *span, halving=time, unit=unit)
         return Growth("exponential", *span, doubling=time, unit=unit)
+    if power < constant:
+        return Growth("power", *span, exponent=float(exponent), unit=unit)
     return Growth("irregular", *span, unit=unit)
 
 
-def _from_zero(x: np.ndarray, y: np.ndarray) -> float:
-    """Misfit of the straight line through zero one step before the first point."""
-    t = x - x[0] + 1
-    return _misfit(np.log(y), np.log(t * np.median(y / t)))
+def _is_even(x: np.ndarray, logs: np.ndarray) -> bool:
+    """Whether a curve rises by about as many factors in both halves of its span."""
+    half = len(x) // 2
+    first, second = _line(x[: half + 1], logs[: half + 1])[0], _line(x[half:], logs[half:])[0]
+    return min(first, second) > _EVEN * max(first, second)
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

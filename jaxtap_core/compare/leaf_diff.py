@@ -85,11 +85,13 @@ class LeafDifference:
         stream: the place of its track, for people; empty for plain values.
         leaf: its name.
         source: the user's line.
-        differing, compared: rows (steps) of how many; of plain values, elements.
+        differing, compared: rows (steps) that do not pass, of how many; of plain values, elements.
         unit: what was counted: ``"step"`` or ``"element"``.
-        first, worst: the first value that differs, and the one farthest off.
+        first, worst: the first value that does not pass, and the one farthest off.
+        unlike: rows, or elements, whose bits differ, those within the tolerance too.
+        parted: the first value whose bits differ, where that passes; else ``None``.
         tolerance: what would have passed, and who said so.
-        growth: how the difference grows, where there are steps to tell.
+        growth: how the difference grows, where there are steps to tell; that of all bits that differ.
         swapped: whether the same values are there in another order, in words; or empty.
     """
 
@@ -101,6 +103,8 @@ class LeafDifference:
     unit: str
     first: Point
     worst: Point
+    unlike: int
+    parted: Point | None
     tolerance: Tolerance
     growth: Growth | None
     swapped: str
@@ -113,13 +117,17 @@ class LeafDifference:
             return f"{self.leaf}: {self.swapped}{where}"
         verb = "differs" if self.differing == 1 else "differ"
         unit = self.unit if self.compared == 1 else f"{self.unit}s"
-        story = f"{self.differing} of {self.compared} {unit} {verb}"
+        some_pass = self.unlike > self.differing
+        story = f"{self.differing} of {self.compared} {unit} {verb}{' beyond the tolerance' if some_pass else ''}"
         if self.first == self.worst:
             story += f", at {self.first.place}" if self.first.place else ""
             story += f" ({self.first.distance})" if self.first.distance else ""
         else:
             story += f", first at {self.first.place} ({self.first.distance})"
             story += f", worst at {self.worst.place} ({self.worst.distance})"
+        if some_pass:
+            start = self.parted or self.first
+            story += f"; bits differ in {self.unlike}{f', first at {start.place}' if start.place else ''}"
         if self.growth is not None and self.growth.story:
             story += f"; {self.growth.story}"
         return f"{self.leaf}: {story}{where}"
@@ -128,6 +136,8 @@ class LeafDifference:
     def details(self) -> list[str]:
         """The lines below the headline."""
         lines = [f"first {self.first}"]
+        if self.parted is not None:
+            lines = [f"first in bits {self.parted}", f"first beyond the tolerance {self.first}"]
         if self.worst != self.first:
             lines.append(f"worst {self.worst}")
         lines.append(f"tolerance: {self.tolerance}")
@@ -151,6 +161,8 @@ class LeafDifference:
             "unit": self.unit,
             "first": point(self.first),
             "worst": point(self.worst),
+            "unlike": self.unlike,
+            "parted": None if self.parted is None else point(self.parted),
             "tolerance": tolerance,
             "growth": None if self.growth is None else plain(self.growth.to_dict()),
             "swapped": self.swapped,
@@ -183,24 +195,26 @@ def compare_leaf(
     bad = unlike(expected, got, tolerance, nan)
     if not bad.any():
         return None
+    apart = bad if tolerance.exact else unlike(expected, got, Tolerance(), nan)
     gaps = np.zeros(bad.shape) if expected.dtype.kind == "O" else gap(expected, got)
     stepped = track.depth > 0 or track.length != 1
-    count = bad.reshape(len(bad), -1).any(axis=1) if stepped else bad
+    count = lambda which: which.reshape(len(which), -1).any(axis=1) if stepped else which
     severity = np.where(bad, np.where(np.isnan(gaps), np.inf, gaps), -1.0)
-    first = np.unravel_index(int(bad.argmax()), bad.shape)
-    worst = np.unravel_index(int(severity.argmax()), bad.shape)
-    point = lambda at: _point(track, rows, expected, got, gaps, tuple(map(int, at)))
+    point = lambda at: _point(track, rows, expected, got, gaps, tuple(map(int, np.unravel_index(int(at), bad.shape))))
+    first, parted = bad.argmax(), apart.argmax()
     return LeafDifference(
         stream=str(track.key),
         leaf=leaf,
         source=track.source,
-        differing=int(count.sum()),
-        compared=int(count.size),
+        differing=int(count(bad).sum()),
+        compared=int(count(bad).size),
         unit="step" if stepped else "element",
         first=point(first),
-        worst=point(worst),
+        worst=point(severity.argmax()),
+        unlike=int(count(apart).sum()),
+        parted=None if parted == first else point(parted),
         tolerance=tolerance,
-        growth=_growth(track, rows, np.where(bad, gaps, 0.0), stepped),
+        growth=_growth(track, rows, np.where(apart, gaps, 0.0), stepped),
         swapped=_swapped(track, rows, expected, got, bad) if stepped else "",
     )
 
@@ -222,7 +236,8 @@ def _growth(track: Track, rows: np.ndarray, gaps: np.ndarray, stepped: bool) -> 
     if gaps.ndim < 2 or gaps.shape[1] < 2:
         return None
     profile = gaps[0].reshape(gaps.shape[1], -1).max(axis=1, initial=0)
-    return growth(np.arange(len(profile)), profile, "index")
+    found = growth(np.arange(len(profile)), profile, "index")
+    return None if found is not None and found.kind == "constant" else found  # nothing goes on along an array
 
 
 def _swapped(track: Track, rows: np.ndarray, expected: np.ndarray, got: np.ndarray, bad: np.ndarray) -> str:

@@ -115,6 +115,29 @@ def gap(expected: np.ndarray, got: np.ndarray) -> np.ndarray:
         return np.abs(got.astype(wide) - expected.astype(wide))
 
 
+def allowed(expected: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """How far from each expected value another one may be: the widest of the three limits.
+
+    Args:
+        expected: array of real numbers, or of booleans, which have no tolerance.
+
+    Returns:
+        float64 array of its shape, 0 where only equal bits pass; NaN for NaN and infinities.
+
+    Example:
+        >>> allowed(np.float32([0, 1, 100]), Tolerance(rtol=0.01, atol=0.25)).tolist()
+        [0.25, 0.26, 1.25]
+    """
+    if expected.dtype == np.bool_:
+        return np.zeros(expected.shape)
+    wide = expected.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        limit = tolerance.atol + tolerance.rtol * np.abs(wide)
+        if tolerance.ulp and jnp.issubdtype(expected.dtype, jnp.floating):
+            limit = np.maximum(limit, tolerance.ulp * np.spacing(np.abs(expected)).astype(np.float64))
+    return np.where(np.isfinite(wide), limit, np.nan)
+
+
 def unlike(expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, nan: NaN) -> np.ndarray:
     """Which elements of two arrays of one dtype and shape do not pass.
 

@@ -3,11 +3,13 @@
 The schema is ``jaxtap_core/schema/recording.schema.json``. A file holds, in this order: the header;
 the environment; each stream's description, before its first event; the events; alerts, findings and
 the certificate; and a closing line with the number of events, by which a file that was cut off is
-known. A file that a `JSONLSink` writes while the program runs has its environment near the end.
+known, and a digest of all bytes before it, by which one that was changed is. A file that a `JSONLSink`
+writes while the program runs has its environment near the end.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,11 +60,44 @@ def write_jsonl(recording: Contents, path: Any) -> None:
     Raises:
         OSError: the path cannot be written.
     """
-    write_atomically(os.fspath(path), (f"{line}\n".encode() for line in lines(recording)))
+    write_atomically(os.fspath(path), (line.encode() for line in lines(recording)))
+
+
+class Seal:
+    """The digest of a file that is written line by line."""
+
+    #: What stands in the last line before the digest, which is of all bytes of the file before this.
+    MARK = ', "sha256": "'
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def copy(self) -> Seal:
+        """One that goes on from here, while this one stays."""
+        other = Seal()
+        other._digest = self._digest.copy()
+        return other
+
+    def line(self, text: str) -> str:
+        """A line with its end."""
+        self._digest.update(text.encode() + b"\n")
+        return f"{text}\n"
+
+    def last(self, text: str) -> str:
+        """The last line, an object, with the digest added to it."""
+        head = text.removesuffix("}")
+        self._digest.update(head.encode())
+        return f'{head}{self.MARK}{self._digest.hexdigest()}"}}\n'
 
 
 def lines(recording: Contents) -> Iterator[str]:
-    """The lines of the file, without line ends."""
+    """The lines of the file."""
+    seal = Seal()
+    yield from map(seal.line, _content(recording))
+    yield seal.last(closing(len(recording), recording.unobserved, recording.unobservable))
+
+
+def _content(recording: Contents) -> Iterator[str]:
     environment = recording.environment
     yield json.dumps(HEADER)
     yield json.dumps({"environment": fingerprint() if environment is None else environment})
@@ -75,11 +110,10 @@ def lines(recording: Contents) -> Iterator[str]:
         yield json.dumps({"finding": encode(finding)})
     if recording.certificate is not None:
         yield json.dumps({"certificate": encode(recording.certificate)})
-    yield closing(len(recording), recording.unobserved, recording.unobservable)
 
 
 def closing(events: int, unobserved: int = 0, unobservable: Sequence[str] = ()) -> str:
-    """The last line of a file."""
+    """The last line of a file, without its digest."""
     end = {"events": events, "unobserved": unobserved, "unobservable": list(unobservable)}
     return json.dumps({"end": end})
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtap_core.recording.jsonl import HEADER, closing, described
+from jaxtap_core.recording.jsonl import HEADER, Seal, closing, described
 from jaxtap_core.records.events import TapEvent
 from jaxtap_core.telemetry.codec import host_array, named_leaves, row_texts
 from jaxtap_core.telemetry.environment import fingerprint
@@ -49,7 +49,8 @@ class JSONLSink:
         except OSError as error:
             raise unwritable(error, self.path) from None
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}  # of the streams, by their descriptions
+        self._numbers: dict[tuple[str, StreamKey | None], int] = {}  # of the streams, by what tells them apart
+        self._seal = Seal()  # of what stays
         # the same, by what is quicker to look up, each with the key that it is known by
         self._known: dict[tuple[Any, ...], tuple[int, StreamKey | None]] = {}
         self._events = 0
@@ -79,7 +80,7 @@ class JSONLSink:
                 raise ValueError(f"{self!r} is closed")
             number, known = self._known.get(kind, (-1, None))
             if known is not key or key is None:
-                number = self._define(described(0, _stream_of(event)))
+                number = self._define(described(0, _stream_of(event)), key)
                 self._known[kind] = number, key
             self._append(_line(number, event, leaves))
             self._events += 1
@@ -89,8 +90,9 @@ class JSONLSink:
         with self._lock:
             if self._file.closed or self._complete:
                 return
-            lines = json.dumps({"environment": fingerprint()}), closing(self._events)
-            self._file.write("".join(f"{line}\n" for line in lines).encode())
+            seal = self._seal.copy()
+            end = seal.line(json.dumps({"environment": fingerprint()})) + seal.last(closing(self._events))
+            self._file.write(end.encode())
             self._complete = True
 
     def close(self) -> None:
@@ -98,19 +100,20 @@ class JSONLSink:
         self.flush()
         with self._lock:
             self._file.close()
+            self._numbers.clear()
 
     def __repr__(self) -> str:
         return f"JSONLSink({self.path!r})"
 
-    def _define(self, description: dict[str, Any]) -> int:
+    def _define(self, description: dict[str, Any], key: StreamKey | None) -> int:
         known = len(self._numbers)
-        number = self._numbers.setdefault(json.dumps(description), known)
+        number = self._numbers.setdefault((json.dumps(description), key), known)
         if number == known:
             self._append(json.dumps({**description, "define": number}))
         return number
 
     def _append(self, text: str) -> None:
-        line = f"{text}\n".encode()
+        line = self._seal.line(text).encode()
         if self._complete:  # no longer
             self._file.seek(self._end)
             self._file.truncate()

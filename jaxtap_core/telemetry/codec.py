@@ -32,6 +32,32 @@ _NAN = "nan:"
 _CLASSES = {cls.__name__: cls for cls in (TapEvent, Alert, Finding, Origin, Certificate, ProgramVerdict)}
 
 
+def loads(text: str) -> Any:
+    """Parse JSON as its standard has it: no ``NaN``, no key that stands twice.
+
+    Raises:
+        ValueError: it is not that, or nested too deeply to be anything that was written here.
+    """
+    try:
+        return _JSON.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return found
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refused)
+
+
 def dtype_name(dtype: np.dtype) -> str:
     """The name by which `dtype_named` finds ``dtype`` again."""
     return "float0" if dtype == jax.dtypes.float0 else dtype.name
@@ -48,7 +74,7 @@ def dtype_named(name: str) -> np.dtype:
     try:
         return np.dtype(name)  # ml_dtypes has registered bfloat16 and its kin with NumPy
     except TypeError:
-        raise ValueError(f"unknown dtype {name!r}") from None
+        raise ValueError(f"unknown dtype {str(name)[:60]!r}") from None
 
 
 def row_texts(rows: np.ndarray, *, shortest: bool = False) -> list[str]:
@@ -119,7 +145,7 @@ def rows_from(decoded: Sequence[Any], dtype: np.dtype, shape: Sequence[int], *, 
     full = (len(decoded), *shape)
     if not shape:
         return _elements_from(decoded, dtype, exact).reshape(full)
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if any(isinstance(row, str) for row in decoded):
         rows = [_from_base64(row, dtype, size) if isinstance(row, str) else _row(row, dtype, size) for row in decoded]
         return np.stack(rows).reshape(full)

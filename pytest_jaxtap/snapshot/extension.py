@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -25,10 +26,12 @@ from pytest_jaxtap.snapshot.arrays import discard_unnamed, load, read, store
 from pytest_jaxtap.snapshot.format import (
     DamagedSnapshotError,
     Entry,
+    WrittenEntry,
     dump,
     named_files,
 )
 from pytest_jaxtap.snapshot.parse import parse
+from pytest_jaxtap.snapshot.verdicts import FOLDER, VERDICTS
 
 _LONGEST = 200  # bytes of a file name; file systems take 255, the suffix and the dot files need some
 _ODD = re.compile(r'[\\/?*:|"<>]|^[.]|\s$')
@@ -81,7 +84,7 @@ class JaxtapExtension(AbstractSyrupyExtension):
 
         So no run takes the files of another platform for unused.
         """
-        root = f"{cls.snapshot_dirname}.{cls.platform}".rstrip(".")
+        root = f"{FOLDER}.{cls.platform}".rstrip(".")
         return str(Path(test_location.filepath).parent / root)
 
     @classmethod
@@ -101,10 +104,16 @@ class JaxtapExtension(AbstractSyrupyExtension):
         return name if _fits(name) else test_location.basename
 
     def discover_snapshots(self, *, test_location: Any, **_: Any) -> SnapshotCollections:
-        """The readable files of this kind; what else lies there is not this extension's."""
+        """The readable files of this kind; what else lies there is not this extension's.
+
+        Once the tests are over, without those that must stay (see `pytest_jaxtap.snapshot.verdicts`).
+        """
         found = SnapshotCollections()
         root = Path(self.discovery_dirname(test_location=test_location))
+        verdicts = test_location.item.config.stash.get(VERDICTS, None)
         for path in sorted(root.rglob(f"[!.]*.{self.file_extension}")):
+            if verdicts is not None and verdicts.hold(type(self), root, path):
+                continue
             collection = self.read_snapshot_collection(snapshot_location=str(path))
             if collection.has_snapshots:
                 found.add(collection)
@@ -115,7 +124,7 @@ class JaxtapExtension(AbstractSyrupyExtension):
         collection = SnapshotCollection(location=snapshot_location)
         try:
             names = list(_read(Path(snapshot_location)))
-        except (OSError, DamagedSnapshotError):
+        except DamagedSnapshotError:
             names = []
         for name in names:
             collection.add(Snapshot(name=name))
@@ -140,7 +149,7 @@ class JaxtapExtension(AbstractSyrupyExtension):
             return
         path = Path(snapshot_location)
         path.parent.mkdir(parents=True, exist_ok=True)
-        entries = dict(_read(path)) if path.exists() else {}
+        entries: dict[str, Entry | WrittenEntry] = dict(_read(path)) if path.exists() else {}
         order: list[str] = []
         for question, location, index in snapshots:
             name = cls.get_snapshot_name(test_location=location, index=index)
@@ -155,16 +164,23 @@ class JaxtapExtension(AbstractSyrupyExtension):
         raise NotImplementedError
 
     def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
-        """Remove entries; with the last one the file, its arrays and its folder if it is empty."""
+        """Remove entries; with the last one the file, its arrays and folders that are empty then."""
         path = Path(snapshot_location)
-        entries = {n: e for n, e in _read(path).items() if n not in snapshot_names}
+        try:
+            entries = {n: e for n, e in _read(path).items() if n not in snapshot_names}
+        except DamagedSnapshotError:  # since it was discovered
+            return
         if entries:
             _write(path, entries)
             return
         path.unlink()
         discard_unnamed(path, ())
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
+        for folder in path.parents:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+            if folder.name.startswith(FOLDER):
+                break
 
 
 @cache
@@ -174,6 +190,15 @@ def extension_for(platform: str) -> type[JaxtapExtension]:
         return JaxtapExtension
     name = f"{JaxtapExtension.__name__}_{platform}"
     return type(name, (JaxtapExtension,), {"platform": platform, "__module__": __name__})
+
+
+def older(location: str | Path) -> Path | None:
+    """Where the first version of this package kept the file of a test, if one is there."""
+    parts = [
+        part.replace(FOLDER, "__snapshots__", 1) if part.startswith(FOLDER) else part for part in Path(location).parts
+    ]
+    path = Path(*parts)
+    return path if path.is_file() else None
 
 
 def __getattr__(name: str) -> Any:
@@ -196,24 +221,37 @@ def _short(name: str) -> str:
     return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
-def _read(path: Path) -> dict[str, Entry]:
-    """The entries of a file; their large columns are not loaded."""
-    stat = path.stat()
-    return _parsed(path, stat.st_mtime_ns, stat.st_size)
+def _read(path: Path) -> dict[str, WrittenEntry]:
+    """The entries of a file; their large columns are not loaded.
+
+    Raises:
+        DamagedSnapshotError: it cannot be read.
+    """
+    try:
+        stat = path.stat()
+        return _parsed(path, stat.st_mtime_ns, stat.st_size)
+    except OSError as error:
+        raise DamagedSnapshotError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 @lru_cache(maxsize=4)  # a test with many entries reads its file for each
-def _parsed(path: Path, changed: int, size: int) -> dict[str, Entry]:
+def _parsed(path: Path, changed: int, size: int) -> dict[str, WrittenEntry]:
+    data = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = data.decode()
     except UnicodeDecodeError as error:
-        raise DamagedSnapshotError(f"{path}: damaged: {error}. Restore it or delete it") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DamagedSnapshotError(
+            f"{path}, line {line}: damaged: {error}. The file was left as it is: restore it, or delete it and run "
+            "--snapshot-update"
+        ) from None
     return parse(text, str(path), lambda column, name: read(column, name, path))
 
 
-def _write(path: Path, entries: dict[str, Entry]) -> None:
+def _write(path: Path, entries: Mapping[str, Entry | WrittenEntry]) -> None:
     """The arrays first, so that no text names a file that is not there."""
-    digests = store((entry for entry in entries.values() if not entry.lines), path)
-    text = dump(entries, digests)
+    files = store((entry for entry in entries.values() if isinstance(entry, Entry)), path)
+    text = dump(entries, files)
     write_atomically(str(path), [text.encode()])
+    _parsed.cache_clear()  # a file of the same length may be written twice between two ticks of the clock
     discard_unnamed(path, named_files(text))

@@ -18,6 +18,7 @@ import jaxtap_core as tap
 from jaxtap_core.__main__ import main
 from jaxtap_core.compare import diff as diff_module
 from jaxtap_core.compare.diff import diff
+from jaxtap_core.compare.tolerance import Tolerance, allowed
 from jaxtap_core.recording import jsonl, stored
 from jaxtap_core.recording.recording import Recording
 
@@ -262,6 +263,70 @@ def test_a_drifting_array_says_how_it_drifts():
     expected = np.linspace(1, 2, 300)
     text = str(diff(expected, expected + 1e-9 * (np.arange(300) + 1)))
     assert "the gap grows by 1e-09 per index" in text.splitlines()[0]
+
+
+def test_of_an_array_it_is_not_told_that_the_gap_stays():
+    expected = np.linspace(1, 2, 300)
+    found = diff(expected, expected + 1e-9)
+    assert "stays" not in str(found) and "growth" not in str(found)
+
+
+STEPS = np.arange(400)
+
+
+def test_the_first_bits_that_differ_and_the_first_beyond_the_tolerance_are_told():
+    """A gap that doubles every 40 steps from step 5 on: 2**-30 of the value there, above 1e-7 from 274 on."""
+    gap = np.where(STEPS >= 5, 2.0 ** (-30 + (STEPS - 5) / 40), 0.0)
+    first = int(np.flatnonzero(gap > 1e-7)[0])
+    x = np.ones(400)
+    found = diff(record_of(x), record_of(x + gap), rtol=1e-7)
+    head, *details = str(found).splitlines()
+    assert head.startswith(f"x: {400 - first} of 400 steps differ beyond the tolerance, first at step {first} (")
+    assert "; bits differ in 395, first at step 5; the gap doubles every 40 steps" in head
+    assert details[0].startswith("  first in bits step 5: expected 1.0 = 0x3ff0000000000000, got ")
+    assert details[1].startswith(f"  first beyond the tolerance step {first}: expected 1.0 = ")
+    told = found.items[0].to_dict()
+    assert (told["unlike"], told["parted"]["steps"], told["first"]["steps"]) == (395, [5], [first])
+
+
+def test_what_differs_first_may_differ_too_much():
+    """Others differ less: said, but there is only one first."""
+    x = np.ones(400)
+    found = diff(record_of(x), record_of(x + np.where(STEPS == 3, 1.0, 1e-9)), rtol=1e-7)
+    assert found.items[0].parted.steps == (0,)
+    found = diff(record_of(x), record_of(x + np.where(STEPS == 0, 1.0, 1e-9)), rtol=1e-7)
+    assert found.items[0].parted is None
+    assert "1 of 400 steps differs beyond the tolerance, at step 0 (1); bits differ in 400, first at step 0" in str(
+        found
+    )
+
+
+def test_growth_is_that_of_all_that_differs():
+    """Linear from the first step on; only its end is beyond the tolerance, and would look like less."""
+    x = np.ones(400)
+    found = diff(record_of(x), record_of(x + 1e-9 * (STEPS + 1)), rtol=3e-7)
+    assert found.items[0].differing == 100 or found.items[0].differing == 101
+    assert found.items[0].growth.kind == "linear" and found.items[0].growth.first == 0
+    assert found.items[0].growth.slope == pytest.approx(1e-9, rel=1e-3)
+
+
+def record_of(x):
+    recording = Recording()
+    fill(add(recording, dtypes=[x.dtype], total=len(x)), range(len(x)), x)
+    return recording
+
+
+@pytest.mark.parametrize("number", range(len(TOLERANCES)))
+def test_how_far_off_a_value_may_be_agrees_with_what_passes(number):
+    expected, got, passes, fails = TOLERANCES[number]
+    for limits in (passes, fails):
+        if limits is None or "nan" in limits or expected.dtype.kind == "c":
+            continue
+        width = allowed(np.asarray(expected), Tolerance(**limits))
+        with np.errstate(invalid="ignore"):
+            off = np.abs(np.float64(got) - np.float64(expected))
+        if np.isfinite(off) and 0 < abs(expected) < 2**53:
+            assert bool(off <= width * (1 + 1e-6)) == diff(expected, got, **limits).equal
 
 
 def test_many_differences_are_counted_not_listed():

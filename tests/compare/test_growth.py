@@ -25,6 +25,66 @@ def test_linear_growth_gives_its_slope(noise, start):
 
 
 @pytest.mark.parametrize("noise", [1.0, NOISE])
+@pytest.mark.parametrize("exponent", [1.6, 2, 3])
+def test_a_power_gives_its_exponent_and_is_no_exponential(exponent, noise):
+    found = growth(T, 1e-9 * (T + 1.0) ** exponent * noise)
+    assert found.kind == "power" and found.exponent == pytest.approx(exponent, abs=0.15)
+    assert found.doubling is None
+
+
+def oscillator(steps, frequency=1.0, kick=0.0, dt=0.05, dtype=np.float64):
+    """Positions of a linear oscillator by leapfrog."""
+    q, p, found = dtype(1 + kick), dtype(0), []
+    half = dtype(dt / 2 * frequency**2)
+    for _ in range(steps):
+        p = p - half * q
+        q = q + dtype(dt) * p
+        p = p - half * q
+        found.append(float(q))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("steps", [30, 60, 100, 200, 500, 1000])
+@pytest.mark.parametrize("dt", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize(
+    "other",
+    [{"frequency": 1 + 1e-6}, {"frequency": 1 + 1e-4}, {"kick": 1e-6}, {"dtype": np.float32}],
+    ids=["frequency", "frequency more", "kick", "rounding"],
+)
+def test_a_linear_oscillator_is_not_chaotic(steps, dt, other):
+    """Its gaps swing and at most add up, as t or t²: nothing in it doubles again and again."""
+    found = growth(np.arange(steps), np.abs(oscillator(steps, dt=dt, **other) - oscillator(steps, dt=dt)))
+    assert found is None or (found.kind != "exponential" and found.doubling is None)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.02, 0.05, 0.3])
+@pytest.mark.parametrize("law", [lambda t: 1.0 + 0 * t, lambda t: t + 1.0, lambda t: (t + 1.0) ** 2])
+def test_what_swings_under_a_power_is_no_exponential(law, rate):
+    assert growth(T, 1e-9 * law(T) * np.abs(np.cos(rate * T))).kind != "exponential"
+    assert growth(T, 1e-9 * law(T) * np.abs(np.sin(rate * T + 1e-3))).kind != "exponential"
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3])
+def test_what_swings_under_an_exponential_is_one(rate):
+    found = growth(np.arange(400), 1e-9 * 2.0 ** (np.arange(400) / 40) * np.abs(np.cos(rate * np.arange(400))))
+    assert found.kind == "exponential" and found.doubling == pytest.approx(40, rel=0.1)
+
+
+def test_a_chaotic_map_doubles_as_its_exponent_says():
+    """The Lyapunov exponent of x → 4x(1 - x) is ln 2: one doubling a step."""
+
+    def orbit(x):
+        found = []
+        for _ in range(30):
+            x = 4 * x * (1 - x)
+            found.append(x)
+        return np.array(found)
+
+    found = growth(np.arange(30), np.abs(orbit(0.3) - orbit(0.3 + 1e-12)))
+    assert found.kind == "exponential" and found.doubling == pytest.approx(1, rel=0.15)
+
+
+@pytest.mark.parametrize("noise", [1.0, NOISE])
 def test_a_difference_that_stays_is_constant(noise):
     assert growth(T, np.full(200, 2e-7) * noise).kind == "constant"
 
@@ -74,6 +134,7 @@ def test_sampled_steps_count_as_steps():
 def test_the_story_fits_on_a_first_line():
     assert growth(T, 2.0 ** (T / 11)).story == "the gap doubles every 11 steps"
     assert growth(T, 1.0 + T, "index").story == "the gap grows by 1 per index"
+    assert growth(T, (T + 1.0) ** 2).story == "the gap grows as the power 2 of the steps"
     assert growth(T, 2.0 ** (-T / 11)).story == "the gap halves every 11 steps"
     assert growth(T, 200.0 - T).story == "the gap shrinks by 1 per step"
 

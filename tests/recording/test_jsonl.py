@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from handmade import add, fill
 
+import jaxtap_core as tap
 from jaxtap_core.recording import jsonl, stored
 from jaxtap_core.recording.recording import Recording
 from jaxtap_core.records.events import Alert, Certificate, Finding, Origin, ProgramVerdict, TapEvent
@@ -167,13 +168,45 @@ DAMAGE = [
     (lambda t: t.replace('"int4"', '"int5"'), "line 3: damaged: unknown dtype 'int5'"),
     (lambda t: t.replace("$Alert", "$Alarm"), "unknown tag"),
     (lambda t: cut(t, r'.*"lane": \[3\].*\n'), "holds 6 events, its closing line says 7"),
-    (lambda t: t.replace('{"stream": 1,', '{"stream": 7,'), "line 11: 7 is missing or not known"),
-    (lambda t: "", "is empty"),
+    (lambda t: t.replace('{"stream": 1,', '{"stream": 7,'), "line 11: damaged: 7 is missing or not known"),
+    (lambda t: "", "line 1: the file is empty"),
+    (lambda t: t.replace("[0.10000000149011612]", "[0.125]"), "line 15: damaged: the digest here is not that"),
+    (lambda t: cut(t, r'.*"alert".*\n'), "line 14: damaged: the digest here is not that of the lines before"),
+    (lambda t: t.replace('"unobserved": 2', '"unobserved": 3'), "line 15: damaged: the digest here"),
+    (lambda t: t.replace('"jax": "1.2.3"', '"jax": "1.2.4"'), "line 15: damaged: the digest here"),
+    (lambda t: t.replace('"jax": "1.2.3"', '"jax": "1.2.3", "jax": "1.2.3"'), "line 2: damaged: a key stands twice"),
+    (lambda t: t.replace('"jax": "1.2.3"', '"jax": NaN'), "line 2: damaged: NaN is no JSON"),
+    (lambda t: t.replace('"jax": "1.2.3"', '"jax": ' + "[" * 200_000), "line 2: damaged: nested too deeply"),
+    (lambda t: again(t, '{"environment"'), "line 3: damaged: a second environment"),
+    (lambda t: again(t, '{"define": 1'), "line 11: damaged: a second stream 1"),
+    (lambda t: again(t, '{"certificate"'), "line 15: damaged: a second certificate"),
+    (lambda t: again(t, '{"jaxtap"'), "line 2: damaged: unknown record"),
+    (lambda t: again(t, '{"alert"'), "line 16: damaged: the digest here"),
+    (lambda t: t.replace('"tree": 0', '"tree": 1'), "line 10: damaged: "),
+    (lambda t: t.replace('"tree": 0', '"tree": ' + "[" * 200_000), "line 10: damaged: "),
+    (lambda t: t.replace('"path": "sin[0]"', '"path": 7'), "line 10: damaged: expected str, found '7'"),
+    (lambda t: t.replace('"depth": 2', '"depth": -2'), "line 3: damaged: "),
+    (lambda t: t.replace('"lanes": 1', '"lanes": -1'), "line 3: damaged: "),
+    (lambda t: t.replace('"lanes": 1', '"lanes": 4000000000'), "line 4: damaged: lane: expected a list of 4000000000"),
+    (lambda t: t.replace('"active": [2]', '"active": [300000000]'), "line 4: damaged: active: expected a list of 3"),
+    (
+        lambda t: t.replace('"shape": [3]', '"shape": [4000000000]'),
+        r"line 4: damaged: values\[11\]: expected a list of 4",
+    ),
+    (lambda t: t.replace('"shape": [3]', '"shape": [-3]'), "line 3: damaged: "),
+    (lambda t: t.replace('"shape": [3]', f'"shape": [{2**32}, {2**32}]'), "line [34]: damaged: "),
+    (lambda t: t.replace('"values": [0.10', '"values": 7, "x": [0.10'), "line 4: damaged: expected 14 values"),
+    (lambda t: t.replace('{"$Alert"', '{"$tuple": [], "x"'), "line 12: damaged: expected Alert"),
 ]
 
 
 def cut(text, pattern):
     return re.sub(pattern, "", text, count=1)
+
+
+def again(text, start):
+    """A text in which the line that starts so stands twice."""
+    return re.sub(rf"^({re.escape(start)}.*\n)", r"\1\1", text, count=1, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("number", range(len(DAMAGE)))
@@ -185,7 +218,32 @@ def test_damage_is_named_with_its_line(tmp_path, number):
     assert damage(text) != text
     with pytest.raises(ValueError, match=message) as caught:
         stored.read_jsonl(tmp_path / "bad.jsonl")
-    assert "bad.jsonl" in str(caught.value)
+    assert re.search(r"bad\.jsonl, line \d+: ", str(caught.value)) and len(str(caught.value)) < 600
+
+
+def test_a_file_without_a_digest_is_read(tmp_path):
+    """As the first version of this package wrote it, and with other line ends."""
+    everything().to_jsonl(tmp_path / "a.jsonl")
+    old = cut((tmp_path / "a.jsonl").read_text(), r', "sha256": "\w+"')
+    (tmp_path / "old.jsonl").write_text(old)
+    (tmp_path / "dos.jsonl").write_bytes((tmp_path / "a.jsonl").read_bytes().replace(b"\n", b"\r\n"))
+    assert "sha256" not in old
+    for name in ("old.jsonl", "dos.jsonl"):
+        assert_same(everything(), stored.read_jsonl(tmp_path / name))
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["written", "a sink"])
+def test_streams_that_look_alike_stay_apart(tmp_path, live):
+    """Two taps on one primitive, without labels."""
+    path = tmp_path / "a.jsonl"
+    twice, more = tap.on("mul", select=lambda outs: outs[0] * 2), tap.on("mul", select=lambda outs: outs[0] + 1)
+    with tap.record(taps=(twice, more), sinks=(tap.JSONLSink(path),) if live else ()) as rec:
+        jax.lax.scan(lambda c, t: (c * 0.5, None), 1.0, None, length=3)
+    if not live:
+        rec.to_jsonl(path)
+    back = stored.read_jsonl(path)
+    assert [stream.leaves[0].array.tolist() for stream in back.streams] == [[1.0, 0.5, 0.25], [1.5, 1.25, 1.125]]
+    assert rec.diff(back).equal
 
 
 def test_what_a_killed_writer_left_can_be_read(tmp_path):

@@ -34,18 +34,22 @@ def curves(expected: Sequence[Track], got: Sequence[Track], difference: Differen
     return [
         curve
         for key in dict.fromkeys([*left, *right])
-        for curve in _of_track(left.get(key), right.get(key), difference.items)
+        for curve in _of_track(left.get(key), right.get(key), difference)
     ]
 
 
-def _of_track(a: Track | None, b: Track | None, items: Sequence[Found]) -> Iterator[Record]:
+def _of_track(a: Track | None, b: Track | None, difference: Difference) -> Iterator[Record]:
     title = str(next(track for track in (a, b) if track is not None).key)
-    items = [item for item in items if item.stream == title]
+    items = [item for item in difference.items if item.stream == title]
     for name in dict.fromkeys([*(a.leaves if a else ()), *(b.leaves if b else ())]):
         x, y = (track.leaves.get(name) if track else None for track in (a, b))
         about = [item for item in items if item.leaf in ("", name)]
         for part, e, g in _real(x, y):
-            drawing = Drawing(a, b, e, g, [item for item in about if isinstance(item, LeafDifference)])
+            found = [item for item in about if isinstance(item, LeafDifference)]
+            limits = (
+                None if part else difference.tolerances.of_column(name)
+            )  # that of a complex number is not one of its parts
+            drawing = Drawing(a, b, e, g, found, limits)
             yield {
                 "stream": title,
                 "leaf": name + part,

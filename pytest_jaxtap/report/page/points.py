@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtap_core.compare.diff import aligned
-from jaxtap_core.compare.leaf_diff import LeafDifference
+from jaxtap_core.compare.leaf_diff import LeafDifference, Point
 from jaxtap_core.compare.table import Track
-from jaxtap_core.compare.tolerance import gap
+from jaxtap_core.compare.tolerance import Tolerance, allowed, gap
 from jaxtap_core.records.text import word
 from pytest_jaxtap.report.wire import Record
 
@@ -52,6 +52,7 @@ class Drawing:
         a, b: the tracks, ``None`` on a side that lacks the stream.
         x, y: their columns, ``None`` on a side that lacks the leaf.
         differences: what the comparison found there.
+        tolerance: how far off a value might have been; ``None`` where that is not told.
 
     Attributes:
         size: number of spots; 0 if this cannot be drawn.
@@ -65,9 +66,10 @@ class Drawing:
         x: np.ndarray | None,
         y: np.ndarray | None,
         differences: Sequence[LeafDifference],
+        tolerance: Tolerance | None = None,
     ) -> None:
         there = [(track, side) for track, side in ((a, x), (b, y)) if track is not None and side is not None]
-        self.size, self.apart, self._first = 0, False, None
+        self.size, self.apart, self._first, self._parted, self._band = 0, False, None, None, None
         drawable = all(side.dtype.kind in "biufV" and side.dtype.itemsize and side.size for _, side in there)
         if not drawable or len({track.depth for track, _ in there}) > 1:
             return
@@ -85,6 +87,10 @@ class Drawing:
             self._compare(a, b, *sides)
         self.apart = bool((self._gaps > 0).any())
         self._first = self._first_difference(differences)
+        parted = [self._spot(one.parted) for one in differences if one.parted is not None]
+        self._parted = min((spot for spot in parted if spot is not None), default=None)
+        if sides[0] is not None and tolerance is not None and not tolerance.exact:
+            self._band = self._allowed(sides[0], tolerance)
 
     def _column(self, track: Track, column: np.ndarray) -> Side:
         if self.unit == "element":
@@ -106,15 +112,21 @@ class Drawing:
         worst = np.fmax.reduce(apart, axis=1, initial=np.nan)
         np.fmax.at(self._gaps, _numbers(left.spots[rows[0]], self._spots), worst)
 
+    def _allowed(self, expected: Side, tolerance: Tolerance) -> Ranges:
+        """What would pass at each spot: from the smallest such value to the largest."""
+        wide, width = _wide(expected.values), allowed(expected.values, tolerance)
+        low = _ranges(Side(expected.spots, wide - width), self._spots)
+        high = _ranges(Side(expected.spots, wide + width), self._spots)
+        return Ranges(low.low, high.high, np.zeros_like(low.nan), np.zeros_like(low.inf))
+
     def _first_difference(self, differences: Sequence[LeafDifference]) -> int | None:
         """The first spot where a value does not pass, or one side has none."""
-        found = [spot for one in differences if (spot := self._spot(one)) is not None]
+        found = [spot for one in differences if (spot := self._spot(one.first)) is not None]
         if self._expected is not None and self._observed is not None:
             found += np.flatnonzero(self._expected.there != self._observed.there)[:1].tolist()
         return min(found, default=None)
 
-    def _spot(self, difference: LeafDifference) -> int | None:
-        point = difference.first
+    def _spot(self, point: Point) -> int | None:
         if self.unit == "step":
             hits = np.flatnonzero((self._spots == np.asarray(point.steps)).all(axis=1))
         elif self.unit == "element":
@@ -139,8 +151,11 @@ class Drawing:
                 if counts.any():
                     at = self._where(int(np.flatnonzero(counts)[0]))
                     told.append(f"{word(bad)} {name} in {_count(int((counts > 0).sum()), self.unit)}, first at {at}")
+        if self._parted is not None:
+            told.append(f"bits differ from {self._where(self._parted)} on")
         if self._first is not None:
-            told.append(f"first difference at {self._where(self._first)}")
+            beyond = "" if self._parted is None else " beyond the tolerance"
+            told.append(f"first difference{beyond} at {self._where(self._first)}")
         return "; ".join(told)
 
     def _where(self, spot: int) -> str:
@@ -155,8 +170,9 @@ class Drawing:
             of step vectors, in their order, where loops nest: ``steps`` has the vectors);
             ``expected``, ``observed``: dicts of ``low``, ``high`` and the counts ``nan``, ``inf``
             (what is all zero, or ``high`` where it is ``low``, is left out), or ``None``; ``gap``:
-            largest differences, or ``None`` if there is none; ``first``: number of the point at
-            which the sides part, or ``None``.
+            largest differences, or ``None`` if there is none; ``band``: ``low`` and ``high`` of what
+            the tolerance lets pass, or ``None``; ``first``: number of the point at which the sides
+            part, or ``None``; ``parted``: that at which their bits do, if it is another.
         """
         starts = self._starts()
         nested = self._spots.shape[1] > 1
@@ -170,16 +186,24 @@ class Drawing:
             "expected": self._side(self._expected, starts),
             "observed": self._side(self._observed, starts),
             "gap": _numerals(np.fmax.reduceat(self._gaps, starts), 6) if self.apart else None,
-            "first": None if self._first is None else int(np.flatnonzero(starts == self._first)[0]),
+            "band": self._side(self._band, starts),
+            "first": self._point_of(self._first, starts),
+            "parted": self._point_of(self._parted, starts),
         }
 
+    @staticmethod
+    def _point_of(spot: int | None, starts: np.ndarray) -> int | None:
+        return None if spot is None else int(np.flatnonzero(starts == spot)[0])
+
     def _starts(self) -> np.ndarray:
-        """At which spot each point starts; the first difference is a point of its own."""
+        """At which spot each point starts; the first differences are points of their own."""
         if self.size <= MOST_POINTS:
             return np.arange(self.size)
-        starts = np.linspace(0, self.size, MOST_POINTS - 2, endpoint=False).astype(int)
-        first = [] if self._first is None else [self._first, min(self._first + 1, self.size - 1)]
-        return np.unique(np.append(starts, np.asarray(first, int)))
+        starts = np.linspace(0, self.size, MOST_POINTS - 4, endpoint=False).astype(int)
+        own = [
+            at for spot in (self._first, self._parted) if spot is not None for at in (spot, spot + 1) if at < self.size
+        ]
+        return np.unique(np.append(starts, np.asarray(own, int)))
 
     def _side(self, side: Ranges | None, starts: np.ndarray) -> Record | None:
         if side is None:

@@ -130,7 +130,7 @@ def test_everything_stands_in_the_page_and_nothing_is_loaded(made: Any, workers:
         "drift: 766 of 2000 elements differ, first at [1234]",
         "NaN observed in 1 element, first at element 7; first difference at element 7",
         "one: 1 of 1 element differs",
-        "__snapshots__",
+        "__tap_snapshots__",
         "prng_impl",
     ):
         assert told in page.text

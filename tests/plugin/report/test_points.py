@@ -131,3 +131,38 @@ def test_numbers_of_every_dtype_are_drawn():
         y = np.asarray([0, 1, 0], dtype)
         _, points = drawn(tracks_of(x), tracks_of(y))
         assert points["expected"]["low"] == [0, 1, 1] and points["gap"] == [0, 0, 1] and points["first"] == 2
+
+
+def test_the_tolerance_is_a_band_and_both_first_differences_are_points():
+    x = np.float32([1, 2, 4, 8])
+    y = np.float32([1, 2.25, 5, 8])
+    (curve,), points = drawn([track(range(4), x=x)], [track(range(4), x=y)], rtol=0.125, atol=0.5)
+    assert points["band"] == {"low": [0.375, 1.25, 3, 6.5], "high": [1.625, 2.75, 5, 9.5]}
+    assert (curve["verdict"], points["first"], points["parted"]) == ("within tolerance", None, None)
+    (curve,), points = drawn([track(range(4), x=x)], [track(range(4), x=y)], atol=0.5)
+    assert points["band"] == {"low": [0.5, 1.5, 3.5, 7.5], "high": [1.5, 2.5, 4.5, 8.5]}
+    assert (curve["verdict"], points["first"], points["parted"]) == ("different", 2, 1)
+    assert "bits differ from step 1 on; first difference beyond the tolerance at step 2" in curve["caption"]
+
+
+@pytest.mark.parametrize("parted, first", [(5, 6), (3, 19_999), (7000, 7777)])
+def test_both_first_differences_of_many_are_points_of_their_own(parted, first):
+    x = np.ones(20_000)
+    y = x.copy()
+    y[parted:] += 1e-9
+    y[first] += 1
+    _, points = drawn([track(range(20_000), x=x)], [track(range(20_000), x=y)], rtol=1e-6)
+    assert len(points["x"]) <= MOST_POINTS
+    for name, at in (("parted", parted), ("first", first)):
+        assert points["x"][points[name]] == points["until"][points[name]] == at
+    assert points["band"]["low"][0] == 1 - 1e-6 and points["band"]["high"][0] == 1 + 1e-6
+
+
+def test_without_a_tolerance_there_is_no_band():
+    x = np.float32([1, 2, 3])
+    _, points = drawn([track(range(3), x=x)], [track(range(3), x=x + 1)])
+    assert points["band"] is None and points["parted"] is None
+    _, points = drawn([track(range(3), x=x > 1)], [track(range(3), x=x > 2)], atol=1.0)
+    assert points["band"] == {"low": [0, 1, 1], "high": [0, 1, 1]} or points["band"] == {"low": [0, 1, 1]}
+    _, points = drawn([track(range(3), x=x + 1j)], [track(range(3), x=x)], atol=1.0)
+    assert points["band"] is None

@@ -4,19 +4,10 @@ Runs of pytest inside pytest are costly, so each has many cases. To try another 
 on PYTHONPATH.
 """
 
-import importlib
-
 import pytest
+from snapshots import FOLDER, files
 
-pytest_plugins = ["pytester"]
-
-# Must be there before: what a run in this process imports first is forgotten after it, and JAX
-# does not stand being imported twice.
-for module in ("jax", "pandas", "pytest_jaxtap.snapshot.extension"):
-    importlib.import_module(module)
-
-# Plugins that have no part in this and cost seconds a run.
-QUIET = [f"-pno:{name}" for name in ("asyncio", "hypothesispytest", "anyio", "jaxtyping")]
+pytest_plugins = ["pytester", "snapshots"]
 
 MADE = '''
 import numpy as np
@@ -50,24 +41,9 @@ def up(array, at):
 '''
 
 
-@pytest.fixture
-def run(pytester, monkeypatch):
-    """Run the tests of the folder in this process; returns pytester's result."""
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.delenv("BUILD_NUMBER", raising=False)
+@pytest.fixture(autouse=True)
+def made(pytester):
     pytester.makepyfile(made=MADE)
-
-    def run(*arguments, value="", fresh=False):
-        monkeypatch.setenv("VALUE", value)
-        start = pytester.runpytest_subprocess if fresh else pytester.runpytest_inprocess
-        return start("-pno:cacheprovider", *QUIET, "-q", *arguments)
-
-    return run
-
-
-def files(pytester):
-    root = pytester.path / "__snapshots__"
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 MUTATIONS = """
@@ -192,7 +168,7 @@ def test_values_inside_the_tolerance_are_not_rewritten(pytester, run):
         [
             "*assert jaxtap: step_size: 100 of 100 steps differ, first at step 0 (* ulp), worst *",
             "*tolerance: rtol 1e-05 (call)",
-            "*snapshot 'test_within[[]loose]' in __snapshots__*test_within.jaxtap",
+            "*snapshot 'test_within[[]loose]' in __tap_snapshots__*test_within.jaxtap",
         ]
     )
     run("--snapshot-update", value="3e-5").assert_outcomes(passed=1)
@@ -221,17 +197,17 @@ def test_a_missing_snapshot_fails_and_a_damaged_one_is_left_alone(pytester, run)
     result.stdout.fnmatch_lines(
         [
             "E * assert jaxtap: there is no snapshot 'test_a' yet",
-            "E *run pytest --snapshot-update to write it to __snapshots__*test_it*test_a.jaxtap",
+            "E *run pytest --snapshot-update to write it to __tap_snapshots__*test_it*test_a.jaxtap",
         ]
     )
     assert not files(pytester)
     run("--snapshot-update").assert_outcomes(passed=1)
-    path = pytester.path / "__snapshots__" / "test_it" / "test_a.jaxtap"
+    path = pytester.path / FOLDER / "test_it" / "test_a.jaxtap"
     good = path.read_text()
     damages = {
         good[:300]: "*DamagedSnapshotError: *test_a.jaxtap, line *: damaged: *",
         good.replace("  [2]: 2.0", "=======\n"): "*test_a.jaxtap, line *: a merge conflict was left*",
-        good.replace("schema 1", "schema 9"): "*line 1: written in schema 9; this pytest-jaxtap reads 1*",
+        good.replace("schema 2", "schema 9"): "*line 1: written in schema 9; this pytest-jaxtap reads 2*",
     }
     for damaged, message in damages.items():
         path.write_text(damaged)
@@ -241,11 +217,11 @@ def test_a_missing_snapshot_fails_and_a_damaged_one_is_left_alone(pytester, run)
             result.stdout.fnmatch_lines([message])
             assert path.read_text() == damaged
     path.write_text(good)
-    (arrays,) = path.parent.glob(".test_a.*.bin")
+    (arrays,) = path.parent.glob("test_a.*.bin")
     arrays.unlink()
     result = run("--snapshot-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the file of column 'value' of test_a.jaxtap is missing*"])
+    result.stdout.fnmatch_lines(["*test_a.jaxtap, line *: damaged: test_a.*.bin, the file of column *, is missing*"])
     assert path.read_text() == good
 
 
@@ -305,7 +281,7 @@ def test_workers_compare_update_and_delete_alike(pytester, run):
     stored = files(pytester)
     assert_each_fails_by_name(run("-n", "4", "test_it.py", value="mutated", fresh=True))
     assert files(pytester) == stored
-    damaged = pytester.path / "__snapshots__" / "test_damaged" / "test_a.jaxtap"
+    damaged = pytester.path / FOLDER / "test_damaged" / "test_a.jaxtap"
     damaged.write_bytes(damaged.read_bytes()[:300])
     result = run("--snapshot-update", "-n", "4", value="fewer", fresh=True)
     result.assert_outcomes(passed=len(HEADLINES) + 3, failed=1)
@@ -345,7 +321,7 @@ def test_many(tap_snapshot):
 def test_the_report_tells_the_whole_story(pytester, run):
     pytester.makepyfile(test_it=REPORTS)
     run("--snapshot-update")
-    path = pytester.path / "__snapshots__" / "test_it" / "test_growing.jaxtap"
+    path = pytester.path / FOLDER / "test_it" / "test_growing.jaxtap"
     text = path.read_text()
     path.write_text(text.replace('jaxlib: "', 'jaxlib: "0.0.').replace("x64: false", "x64: true"))
     result = run(value="drift")
@@ -359,7 +335,7 @@ def test_the_report_tells_the_whole_story(pytester, run):
             "E * growth: exponential: the gap doubles every 11 steps (43 points, step 57 to 99)",
             "E * observed at m.py:1 (f)",
             "E * environment: jaxlib 0.0.* -> *, x64 True -> False",
-            "E * snapshot 'test_growing' in __snapshots__*test_growing.jaxtap",
+            "E * snapshot 'test_growing' in __tap_snapshots__*test_growing.jaxtap",
         ],
         consecutive=True,
     )
@@ -410,6 +386,7 @@ def test_misuse_is_named(pytester, run):
                 "E * first expected 1, got 2; off by 1, relative 1",
             ]
         )
+        assert "jaxtap_core/" not in result.stdout.str()  # no traceback from our inside
 
 
 def test_with_a_misspelt_column_nothing_is_written(pytester, run):
@@ -437,8 +414,8 @@ def test_each_platform_keeps_its_own_file(pytester, run):
         """
     )
     run("--snapshot-update").assert_outcomes(passed=1)
-    ours = pytester.path / "__snapshots__.cpu" / "test_it" / "test_a.jaxtap"
-    other = pytester.path / "__snapshots__.gpu" / "test_it" / "test_a.jaxtap"
+    ours = pytester.path / "__tap_snapshots__.cpu" / "test_it" / "test_a.jaxtap"
+    other = pytester.path / "__tap_snapshots__.gpu" / "test_it" / "test_a.jaxtap"
     other.parent.mkdir(parents=True)
     other.write_text(ours.read_text().replace("1.5", "1.4375"))
     result = run("--snapshot-update")
@@ -453,12 +430,12 @@ def test_other_snapshots_of_the_folder_are_left_alone(pytester, run):
         test_amber="def test_b(snapshot):\n    assert 2 == snapshot\n",
     )
     run("--snapshot-update").assert_outcomes(passed=2)
-    stored = files(pytester)
-    assert set(stored) == {"test_amber.ambr", "test_it/test_a.jaxtap"}
+    stored, others = files(pytester), files(pytester, "__snapshots__")
+    assert set(stored) == {"test_it/test_a.jaxtap"} and set(others) == {"test_amber.ambr"}
     for one in ("test_it.py", "test_amber.py"):
         run("--snapshot-update", one).assert_outcomes(passed=1)
     run("--snapshot-update").assert_outcomes(passed=2)
-    assert files(pytester) == stored
+    assert (files(pytester), files(pytester, "__snapshots__")) == (stored, others)
 
 
 def test_without_syrupy_the_fixture_says_so(pytester, run):

@@ -1,11 +1,15 @@
 """The text of a snapshot: what is written comes back bit for bit; damage is found and named."""
 
+import contextlib
 import datetime
 import decimal
 import enum
+import json
 import pathlib
 import re
 import subprocess
+import tracemalloc
+import zlib
 
 import jax
 import ml_dtypes
@@ -13,9 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from jaxtap_core.compare.diff import diff
 from jaxtap_core.compare.table import Track, TrackKey, tracks_of
 from pytest_jaxtap.snapshot import arrays as snapshot_arrays
-from pytest_jaxtap.snapshot.format import DamagedSnapshotError, Entry, dump, named_files
+from pytest_jaxtap.snapshot.format import DamagedSnapshotError, Entry, digest_of, dump, named_files
 from pytest_jaxtap.snapshot.parse import parse
 
 ENVIRONMENT = {"jax": "0.10.2", "x64": False, "matmul_precision": None, "xla_flags": ["--a=b"]}
@@ -59,6 +64,11 @@ TRACKS = {
     "twins": Track(TrackKey("f"), {"x": np.arange(3.0)}, column()[[0, 0, 1]]),
     "events": Track(TrackKey("f"), {"x": np.arange(3.0)}, np.empty((3, 0), np.int32)),
     "no events": Track(TrackKey("f"), {"x": np.empty(0)}, np.empty((0, 1), np.int32)),
+    "long, without values": Track(TrackKey("f"), {}, column(5000)),
+    "long, of no bytes": Track(
+        TrackKey("f"), {"x": np.zeros((5000, 0)), "y": np.zeros(5000, jax.dtypes.float0)}, column(5000)
+    ),
+    "types": tracks_of({"a": (1, [2.0]), "k": jax.random.key(0), "f": pd.DataFrame({"c": pd.Categorical(["x"])})})[0],
     "long and ragged": Track(TrackKey("f"), {"x": np.arange(3000.0)}, LONG),
     "value": tracks_of({"a": [0.1, None, "t\u00e9xt"], "b": np.eye(3), "k": jax.random.key(3)})[0],
     "objects": tracks_of(np.array([["a", None], [(1, 2), 2**70]], object))[0],
@@ -97,8 +107,9 @@ def test_plain_data_of_many_types_is_kept():
     }  # fmt: skip
     kept = {name: array.tolist()[0] for name, array in tracks_of(values)[0].leaves.items()}
     assert kept == {
-        "enum": '"Colour.RED"', "day": '"2026-07-01"', "path": '"a/b"', "exact": '"0.10"', "bytes": '"b\'ab\'"',
-        "dtype": '"float32"', "gap": '"<NA>"', "period": '"2026"',
+        "enum": '{"$Colour": "Colour.RED"}', "day": '{"$date": "2026-07-01"}', "path": '{"$PurePosixPath": "a/b"}',
+        "exact": '{"$Decimal": "0.10"}', "bytes": '{"$bytes": "b\'ab\'"}', "dtype": '{"$dtype": "float32"}',
+        "gap": '{"$NAType": "<NA>"}', "period": '{"$Period": "2026"}',
         "list[0]": "null", "list[1]": str(2**70), "list[2]": '"text"', "list[3]": 1.5j,
     }  # fmt: skip
 
@@ -120,9 +131,10 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path, name):
     entry = read(tmp_path / "a.jaxtap")["x"]
     (back,) = entry.tracks
     assert entry.environment == ENVIRONMENT
-    assert (back.key, back.total, list(back.leaves)) == (
+    assert (back.key, back.total, back.types, list(back.leaves)) == (
         track.key,
         track.total,
+        track.types,
         list(track.leaves),
     )
     for key in ("steps", "lanes", "device"):
@@ -143,7 +155,7 @@ def test_a_text_is_for_people(tmp_path):
     place = '"program": "warmup", "call": 0, "path": "scan[0]", "kind": "carry"'
     assert (
         text
-        == f"""# jaxtap snapshot, schema 1
+        == f"""# jaxtap snapshot, schema 2
 
 entry "test_a"
 environment
@@ -154,7 +166,7 @@ leaf "step_size" float32 [3]
   0: 0.1
   1: 0.0987
   2: "nan:7fc00000"
-end
+end {text.splitlines()[-1].split()[-1]}
 """
     )
 
@@ -165,7 +177,7 @@ def test_a_million_values_make_a_short_text_and_one_file(tmp_path):
     write({"x": Entry(tuple(tracks_of(values)), ENVIRONMENT)}, path)
     assert path.stat().st_size < 2000
     (stored,) = (p for p in tmp_path.iterdir() if p != path)
-    assert stored.name.startswith(".a.") and stored.stat().st_size < 4_000_000
+    assert stored.name.startswith("a.") and stored.stat().st_size < 4_000_000
     assert read(path)["x"].tracks[0].leaves["value"].tobytes() == values.tobytes()
     assert f"~ [0]: {values[0]!s}" in path.read_text() and f"[999999]: {values[-1]!s}" in path.read_text()
 
@@ -176,8 +188,16 @@ def test_files_that_no_text_names_are_discarded(tmp_path):
         for number in (1, 2):
             write({"x": Entry(tuple(tracks_of(np.full(2000, number))), {})}, text)
     snapshot_arrays.discard_unnamed(path, named_files(path.read_text()))
-    assert len(list(tmp_path.glob(".a.*.bin"))) == 3
+    assert len(list(tmp_path.glob("a.*.bin"))) == 3
     assert read(path)["x"].tracks[0].leaves["value"][0, 0] == 2
+
+
+def test_streams_at_one_place_are_told_apart(tmp_path):
+    """Two taps on one primitive, without labels."""
+    tracks = tuple(Track(TrackKey("f"), {"x": np.arange(3.0) + n}, column(3)) for n in range(3))
+    write({"x": Entry(tracks, {})}, tmp_path / "a.jaxtap")
+    back = read(tmp_path / "a.jaxtap")["x"].tracks
+    assert [track.leaves["x"][0] for track in back] == [0.0, 1.0, 2.0]
 
 
 def text_of(**entries):
@@ -196,7 +216,7 @@ DAMAGE = {
     "cut at a line": (GOOD[: GOOD.index("  [2]")], "line 10: damaged: expected "),
     "cut after a line": (GOOD[: GOOD.index("  [2]") - 1], "line 9: damaged: the file ends in"),
     "conflict": (put("  [2]: 2", "<<<<<<< HEAD\n  [2]: 2"), "line 10: a merge conflict was left"),
-    "schema": (put("schema 1", "schema 2"), "line 1: written in schema 2; this .* reads 1"),
+    "schema": (put("schema 2", "schema 3"), "line 1: written in schema 3; this .* reads 2"),
     "other file": ("# serializer version: 1\n", "line 1: damaged: this is not a jaxtap snapshot"),
     "empty": ("", "line 1: damaged: this is not a jaxtap snapshot"),
     "number": (put("  [2]: 12", "  [2]: twelve"), "line 22: damaged: 'twelve' is no value"),
@@ -205,6 +225,17 @@ DAMAGE = {
     "twice": (GOOD + GOOD.partition("\n")[2], "damaged: a second entry 'first'"),
     "unknown dtype": (put("int64", "int63"), "damaged: unknown dtype 'int63'"),
     "head": (put('leaf "value"', "leaf value"), "damaged: not the head of a leaf"),
+    "digit": (
+        put("  [2]: 12", "  [2]: 13"),
+        "line 25: damaged: the entry 'second', which starts in line 15, is not what",
+    ),
+    "no digest": (re.sub("end .*", "end", GOOD, count=1), "line 13: damaged: the entry 'first'"),
+    "name": (put('entry "first"', 'entry "third"'), "line 13: damaged: the entry 'third'"),
+    "nesting": (put("  [2]: 12", "  [2]: " + "[" * 200_000), "line 22: damaged: "),
+    "nested environment": (put('jax: "1"', "jax: " + "[" * 200_000), "line 5: damaged: nested too deeply"),
+    "no JSON": (put("  [2]: 12", "  [2]: NaN"), "line 22: damaged: 'NaN' is no value"),
+    "key twice": (put('jax: "1"', 'jax: {"a": 1, "a": 2}'), "line 5: damaged: a key stands twice"),
+    "long line": (put('leaf "value"', "leaf " + "x" * 10**6), "damaged: not the head of a leaf"),
 }
 
 
@@ -214,24 +245,166 @@ def test_damage_is_found_with_its_line(name):
     with pytest.raises(DamagedSnapshotError, match=message) as caught:
         parse(text, "dir/test_a.jaxtap", NO_ARRAYS)
     assert str(caught.value).startswith("dir/test_a.jaxtap, line ")
+    assert len(str(caught.value)) < 500
 
 
-def test_arrays_that_are_gone_or_changed_are_found(tmp_path):
+def signed(text):
+    """A text whose digests are right, whatever it says: as if it had been written so."""
+    lines = text.split("\n")
+    name, content = "", 0
+    for number, line in enumerate(lines):
+        if line.startswith("entry "):
+            name, content = json.loads(line.removeprefix("entry ")), 0
+        elif line.startswith("end"):
+            lines[number] = f"end {digest_of(name, lines[content or number : number])}"
+        elif not content and not line.startswith(("environment", "  ", "#")):
+            content = number
+    return "\n".join(lines)
+
+
+STREAMS = dump(
+    {
+        "run": Entry(
+            tuple(Track(TrackKey("f", path=path), {"x": np.arange(6.0), "y": np.arange(6)}, column()) for path in "ab"),
+            {"jax": "1", "x64": False},
+        ),
+        "value": Entry(tuple(tracks_of({"a": (1.5, "text"), "b": [np.arange(3)]})), {"jax": "1"}),
+    },
+    {},
+)
+
+
+def contents(text):
+    """What a text holds, in comparable form."""
+    return {
+        name: [
+            (draft.key, draft.total, draft.types, {n: (c.dtype, c.tolist()) for n, c in draft.leaves.items()})
+            for draft in entry.drafts
+        ]
+        for name, entry in parse(text, "a", NO_ARRAYS).items()
+    }
+
+
+def test_no_part_of_a_text_may_stand_twice():
+    """Every run of lines, even where the digests say that it was written so."""
+    lines = STREAMS.split("\n")
+    assert signed(STREAMS) == STREAMS
+    for start in range(1, len(lines)):
+        for end in range(start + 1, len(lines)):
+            text = signed("\n".join([*lines[:end], *lines[start:end], *lines[end:]]))
+            try:
+                found = contents(text)
+            except DamagedSnapshotError as error:
+                assert re.match(r"a, line \d+: damaged: ", str(error))
+            else:
+                assert found == contents(STREAMS), (start, end)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        '"range": [0, 6, 0]', '"range": [6, 0, 1]', '"range": [6, 0, -1]', '"range": [0, 300000000, 1]',
+        '"range": [0, 2147483647, 1]', '"range": [0, 4000000000, 1]', '"range": [0, 1e9, 1]', '"range": [0, 6]',
+        '"range": [0, 5, 1]', '"range": [0, 6, true]', '"range": 6', '"range": [0, 6, 1], "grid": [6]',
+        '"grid": [300000000]', '"grid": [-6]', '"grid": [0]', '"grid": [2, 3]', '"grid": []',
+        '"grid": [99999999999999]',
+        '"rows": 6', '"rows": 300000000', '"rows": -1', '"lanes": -1, "range": [0, 6, 1]',
+        '"lanes": 300000000, "grid": [6]', '"device": 1, "range": [0, 6, 1]',
+        '"more": 1, "range": [0, 6, 1]', '"depth": 1',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("leaves", [True, False], ids=["with leaves", "without"])
+def test_a_number_of_rows_that_the_data_does_not_have(index, leaves):
+    text = STREAMS.replace('"range": [0, 6, 1]', index)
+    assert text != STREAMS
+    if not leaves:
+        if index == '"range": [0, 5, 1]':
+            pytest.skip("as good as any")
+        text = re.sub(r'leaf "[xy]".*\n(  \d.*\n)+', "", text)
+    with bounded(), pytest.raises(DamagedSnapshotError, match=r"a, line \d+: damaged: "):
+        contents(signed(text))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["[300000000]", "[6, 0]", "[6, 300000000]", "[-6]", "[6.0]", "[6, 4294967296, 4294967296]", "[]", "6", "[true]",
+     f"[{', '.join(['1'] * 100)}]", "[0]", "[6, 99999999999999999999999]"],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["[6]", "[3]"], ids=["a stream", "a value"])
+def test_a_shape_that_the_data_does_not_have(shape, where):
+    text = signed(STREAMS.replace(f"int64 {where}", f"int64 {shape}", 1))
+    with bounded(), pytest.raises(DamagedSnapshotError, match=r"a, line \d+: damaged: "):
+        contents(text)
+
+
+@contextlib.contextmanager
+def bounded(most=50 * 2**20):
+    """Fails if what runs in it takes more memory than ``most`` bytes."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+LARGE = {
+    "numbers": np.arange(2000.0),
+    "nearly all zeros": np.r_[np.zeros(10**6), 1.0],
+    "texts": np.array([f"item {i}" for i in range(2000)], object),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_file_of_an_array_that_is_gone_or_changed_is_found(tmp_path, name):
     path = tmp_path / "a.jaxtap"
-    write({"x": Entry(tuple(tracks_of(np.arange(2000))), {})}, path)
-    (stored,) = tmp_path.glob(".a.*.bin")
+    entry = {"x": Entry(tuple(tracks_of(LARGE[name])), {})}
+    write(entry, path)
+    (stored,) = tmp_path.glob("a.*.bin")
     data = stored.read_bytes()
-    stored.write_bytes(data[:-5])
+    plain = zlib.decompress(data)
+    assert str(path) != str(stored) and not stored.name.startswith(".")
+    damages = {
+        "cut": data[:-5],
+        "nothing": b"",
+        "more": data + b"x",
+        "not packed": plain,
+        "twice": data + data,
+        "longer": zlib.compress(plain + b"\0" * 8),
+        "shorter": zlib.compress(plain[:-8]),
+        "other": zlib.compress(bytes(reversed(plain))),
+        "bomb": zlib.compress(b"\0" * 500_000_000),
+    }
+    for damaged in damages.values():
+        stored.write_bytes(damaged)
+        with (
+            bounded(),
+            pytest.raises(DamagedSnapshotError, match=r"a\.jaxtap, line [67]: damaged: .*does not hold what"),
+        ):
+            read(path)
+    stored.unlink()
+    with pytest.raises(
+        DamagedSnapshotError, match=r"line [67]: damaged: a\.\w+\.bin, .* is missing; it belongs into version"
+    ):
+        read(path)
+    stored.mkdir()
     with pytest.raises(DamagedSnapshotError, match="cannot be read"):
         read(path)
-    write({"x": Entry(tuple(tracks_of(np.arange(2000) + 1)), {})}, tmp_path / "b.jaxtap")
-    (other,) = tmp_path.glob(".b.*.bin")
-    stored.write_bytes(other.read_bytes())
-    with pytest.raises(DamagedSnapshotError, match="does not hold what the text says"):
-        read(path)
-    stored.unlink()
-    with pytest.raises(DamagedSnapshotError, match="is missing; it belongs into version control"):
-        read(path)
+    stored.rmdir()
+    stored.write_bytes(b"damaged")
+    write(entry, path)  # an update heals it
+    assert diff(read(path)["x"].tracks[0].leaves["value"], entry["x"].tracks[0].leaves["value"]).equal
+
+
+@pytest.mark.parametrize("size", [0, 7, 15999, 16001, 10**9, 10**14])
+def test_a_length_of_a_file_that_is_wrong_is_found(tmp_path, size):
+    path = tmp_path / "a.jaxtap"
+    write({"x": Entry(tuple(tracks_of(np.arange(2000))), {})}, path)
+    text = path.read_text()
+    for shape in ("[2000]", f"[{size // 8}]"):
+        path.write_text(signed(text.replace("16000 bytes", f"{size} bytes").replace("[2000]", shape)))
+        with bounded(), pytest.raises(DamagedSnapshotError, match=r"a\.jaxtap, line 6: damaged: "):
+            read(path)
 
 
 def test_git_merges_changes_of_different_entries(tmp_path):
@@ -253,7 +426,7 @@ def test_windows_line_ends_are_read():
 
 
 def test_entries_that_were_read_keep_their_text():
-    edited = GOOD.replace("  [2]: 2\n", "  [2]: 2 \n")
+    edited = GOOD.replace('jax: "1"\n', 'jax: "1" \n')  # the environment is for people: it may be edited
     entries = parse(edited, "a", NO_ARRAYS)
     entries["second"] = Entry(tuple(tracks_of(np.arange(5))), {"jax": "1"})
-    assert "  [2]: 2 \n" in dump(entries, {})
+    assert 'jax: "1" \n' in dump(entries, {})

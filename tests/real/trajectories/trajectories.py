@@ -50,13 +50,13 @@ def run(profile: str, folder: Path, *arguments: str) -> Compared:
         place, report = Path(made), Path(made, "report.json")
         shutil.copy(HERE / "programs.py", place)
         if snapshots.exists():
-            shutil.copytree(snapshots, place / "__snapshots__" / "programs")
+            shutil.copytree(snapshots, place / "__tap_snapshots__" / "programs")
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio", "-vv"]
         command += [f"--jaxtap-numerics={profile}", f"--jaxtap-json={report}", "programs.py", *arguments]
         done = subprocess.run(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         tests = json.loads(report.read_text())["tests"] if report.exists() else []
         if "--snapshot-update" in arguments and done.returncode == 0:
-            shutil.copytree(place / "__snapshots__" / "programs", snapshots, dirs_exist_ok=True)
+            shutil.copytree(place / "__tap_snapshots__" / "programs", snapshots, dirs_exist_ok=True)
     found = {test["nodeid"].partition("::")[2]: test["comparisons"][0] for test in tests if test["comparisons"]}
     return Compared(done.returncode, done.stdout, found)
 
