@@ -12,7 +12,7 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -69,6 +69,16 @@ _user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_fra
 _current_source: Callable[[], Any] = _need("jax._src.source_info_util", "current")
 _current_name_stack: Callable[[], Any] = _need("jax._src.source_info_util", "current_name_stack")
 _need("jax.extend.source_info_util", "register_exclusion")(_OWN)
+_WATCHES = [
+    _need("jax._src.config", name)
+    for name in ("debug_nans", "debug_infs", "check_tracer_leaks", "debug_key_reuse", "no_tracing")
+]
+_GUARDS = [
+    _need("jax._src.config", f"transfer_guard_{way}")
+    for way in ("host_to_device", "device_to_device", "device_to_host")
+]
+_check_special: Callable[[str, Any], Any] = _need("jax._src.dispatch", "check_special_array")
+_NotFinite: Any = _need("jax._src.api_util", "InternalFloatingPointError")
 _effects = importlib.import_module("jax._src.effects")
 _mlir = importlib.import_module("jax._src.interpreters.mlir")
 _emit_python_callback: Callable[..., Any] = _need("jax.interpreters.mlir", "emit_python_callback")
@@ -102,6 +112,54 @@ def is_tracer(value: Any) -> bool:
     return isinstance(value, Tracer)
 
 
+# -- what the user has JAX look for in their programs ------------------------------------------------------------------
+
+
+def unwatched(*, guarded: bool = False) -> AbstractContextManager[Any]:
+    """Meanwhile nothing is looked for or forbidden that the user has JAX look for or forbid in *their* programs.
+
+    That is NaN, Inf, leaked tracers, reused keys, tracing and, unless still ``guarded``, transfers: what the lens runs
+    for itself is none of the user's.
+    """
+    # asked several times a program, and nearly always in vain
+    watching = any(map(_value, _WATCHES))
+    guarding = not guarded and not _UNGUARDED.issuperset(map(_value, _GUARDS))
+    return _switched(watching, guarding) if watching or guarding else _NOTHING
+
+
+@contextmanager
+def _switched(watching: bool, guarding: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        for state in _WATCHES if watching else ():
+            stack.enter_context(state(False))
+        for state in _GUARDS if guarding else ():
+            stack.enter_context(state("allow"))
+        yield
+
+
+_value = operator.attrgetter("value")
+_UNGUARDED = frozenset({None, "allow"})
+_NOTHING: AbstractContextManager[Any] = nullcontext()
+
+
+def check_finite(primitive: Any, results: Sequence[Any]) -> None:
+    """What JAX does with the results of a program that it has run: raises where the user has it look for NaN or Inf.
+
+    Raises:
+        FloatingPointError: of an eager primitive; of a jitted program JAX's own error, which leads to one that says more.
+    """
+    if not (jax.config.jax_debug_nans or jax.config.jax_debug_infs):
+        return
+    try:
+        for x in results:
+            if isinstance(x, jax.Array) and not is_tracer(x) and not x.is_deleted():
+                _check_special(primitive.name, x)
+    except _NotFinite as error:
+        if primitive is jit_p:
+            raise
+        raise FloatingPointError(f"invalid value ({error.ty}) encountered in {primitive.name}") from None
+
+
 # -- jaxprs ----------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +187,15 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
     inner = body_of(jaxpr).jaxpr
     changed = inner.replace(eqns=list(eqns), effects=frozenset(effects))
     return changed if inner is jaxpr else jaxpr.replace(jaxpr=changed)
+
+
+def with_params(jaxpr: Any, params: dict[str, Any]) -> Any:
+    """``jaxpr``, a closed one, with other parameters of its equation; one of several equations stays as it is."""
+    eqns = body_of(jaxpr).jaxpr.eqns
+    if len(eqns) != 1:
+        return jaxpr
+    (eqn,) = eqns
+    return with_equations(jaxpr, [eqn.replace(params={**eqn.params, **params})], body_of(jaxpr).jaxpr.effects)
 
 
 def is_internal_effect(effect: Any) -> bool:

@@ -28,9 +28,12 @@ class LensTrace(_compat.Trace):
         __tracebackhide__ = True
         with _compat.set_current_trace(_compat.eval_trace):
             session = context.session_of_program()
-            if session is None:
-                return primitive.bind(*args, **params)
-            return progress.execute(session, primitive, args, params)
+            if session is not None:
+                return progress.execute(session, primitive, args, params)
+            if not context.on_here():  # the block was left in another thread
+                operands, args = args, [*args]
+                operands.append(_TakesOff())
+            return primitive.bind(*args, **params)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **_: Any) -> Any:
         with _compat.set_current_trace(self):
@@ -53,3 +56,22 @@ class LensTrace(_compat.Trace):
 
 
 LENS = LensTrace()
+
+
+def take_off() -> None:
+    """Where no block of this thread is on any more, its lens goes."""
+    if _compat.current_trace() is LENS and not context.on_here():
+        _compat.make_current(_compat.eval_trace)
+        context.rid_of_lens()
+
+
+class _TakesOff:
+    """Takes the lens off once JAX is done with a program: until then it puts back the trace that was current.
+
+    It is hidden among the operands of the program, which go when JAX's own function ends.
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        take_off()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -141,23 +141,32 @@ def flush_end(site: Site, receive: Callable[[int, Buffer, int | None], None]) ->
     return lowered
 
 
-def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -> HostEnd:
+class Running(Protocol):
+    """A run whose events arrive: it holds the functions that take them, so that a compiled program holds nobody."""
+
+    handles: dict[object, Handle]
+
+    def open(self, site: Site, phase: str, lanes: int) -> Handle:
+        """The function that takes the events of a site: ``handle(steps, lane, active, leaves, time, shard)``."""
+
+
+def live_end(site: Site, run_of: Callable[[int], Running | None]) -> HostEnd:
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
-    ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:
-    ``handle(steps, lane, active, leaves, time, shard)``.
+    ``run_of(number)`` gives the run that an event belongs to, or ``None`` when nobody waits for it any more.
     """
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
-        # the run that is arriving, and its function: looked up once a run, not once an event
-        current: tuple[int, Handle] = (-1, nobody)
+        here = object()  # several lowerings of one site may serve one run
 
-        def handle_of(run: int) -> Handle:
-            nonlocal current
-            if current[0] == run:
-                return current[1]
-            current = (run, open_stream(site, run, phase, lanes))
-            return current[1]
+        def handle_of(number: int) -> Handle:
+            run = run_of(number)
+            if run is None:
+                return nobody
+            handle = run.handles.get(here)
+            if handle is None:
+                handle = run.handles[here] = run.open(site, phase, lanes)
+            return handle
 
         def plain(head: np.ndarray, *leaves: np.ndarray) -> bool:
             run, *steps = head.tolist()

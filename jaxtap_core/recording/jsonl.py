@@ -99,7 +99,8 @@ def lines(recording: Contents) -> Iterator[str]:
     environment = recording.environment
     yield json.dumps(HEADER)
     yield json.dumps({"environment": fingerprint() if environment is None else environment})
-    for number, stream in enumerate(recording.streams):
+    streams = recording.streams  # asked for once: the recording may be growing
+    for number, stream in enumerate(streams):
         yield json.dumps(described(number, stream))
         yield from event_lines(number, stream)
     for alert in recording.alerts:
@@ -108,7 +109,7 @@ def lines(recording: Contents) -> Iterator[str]:
         yield json.dumps({"finding": encode(finding)})
     if recording.certificate is not None:
         yield json.dumps({"certificate": encode(recording.certificate)})
-    yield closing(len(recording), recording.unobserved, recording.unobservable)
+    yield closing(sum(map(len, streams)), recording.unobserved, recording.unobservable)
 
 
 def closing(events: int, unobserved: int = 0, unobservable: Sequence[str] = ()) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -32,21 +34,50 @@ LATER_ROWS = 32768
 class Variant:
     """A rewritten program: how it is called, and how its extra outputs fold back into states.
 
-    ``kept`` is its jaxpr where ``call`` holds that weakly.
+    Production's jaxpr, from which it was made, is not kept: JAX is to forget it when the user lets go of the program.
+    ``kept`` is the rewritten one where ``call`` holds that weakly.
     """
 
     call: Callable[..., Sequence[Any]]
     tree: Any
+    outputs: int
     takes_run: bool
     kept: Any = None
 
-    def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
-        """Outputs of the program and the states of its sites."""
+    def run(
+        self, jaxpr: Any, number: int, args: Sequence[Any], *, guarded: bool = False
+    ) -> tuple[list[Any], dict[int, Any]]:
+        """Outputs of the program and the states of its sites.
+
+        Args:
+            jaxpr: production's program.
+            number: of the run.
+            args: its operands.
+            guarded: whether it stands in for production, so that transfers which the user forbids are forbidden.
+        """
         if self.takes_run:
-            with jax.transfer_guard("allow"):
+            with _compat.unwatched():
                 args = [jnp.asarray(np.int32(number)), *args]
-        outs = self.call(*args)
-        return list(outs[:outputs]), self.tree.unflatten(outs[outputs:])
+        with _at_hand(jaxpr), _compat.unwatched(guarded=guarded):
+            outs = self.call(*args)
+        return list(outs[: self.outputs]), self.tree.unflatten(outs[self.outputs :])
+
+
+class _AtHand(threading.local):
+    jaxpr: Any = None
+
+
+_here = _AtHand()
+
+
+@contextmanager
+def _at_hand(jaxpr: Any) -> Iterator[None]:
+    """Meanwhile JAX may trace the rewriting of ``jaxpr`` (again: under other settings of the user)."""
+    before, _here.jaxpr = _here.jaxpr, jaxpr
+    try:
+        yield
+    finally:
+        _here.jaxpr = before
 
 
 class Program:
@@ -62,7 +93,7 @@ class Program:
 
     def __init__(self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str) -> None:
         self.name = name
-        self.settings = settings
+        self.settings = _on_device(settings)
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
         self.donates = params is not None and any(params["donated_invars"])
         self.effects = _effects(jaxpr)
@@ -73,6 +104,7 @@ class Program:
         self.nbytes = _nbytes(jaxpr)
         self._source = source
         self.phase = current_phase()
+        self._lock = threading.RLock()
         self._plans: dict[bool, Plan] = {}
         self._variants: dict[tuple[bool, bool, bool, bool, int], Variant] = {}
         # rows of the buffers whose final length is not known: more after a run for which they did not suffice
@@ -93,10 +125,11 @@ class Program:
     def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
         """The plan; that of a replica leaves debug callbacks out."""
         replica = replica and bool(self.effects)
-        if replica not in self._plans:
-            planner = Planner(self.settings, replica=replica)
-            self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
-        return self._plans[replica]
+        with self._lock:
+            if replica not in self._plans:
+                planner = Planner(self.settings, replica=replica)
+                self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
+            return self._plans[replica]
 
     @functools.cached_property
     def may_overflow(self) -> bool:
@@ -145,9 +178,10 @@ class Program:
         replica = replica and (bool(self.effects) or self.donates)
         copying = copying and self.plan.looks_into_steps
         key = (replica, flushing, diagnosing, copying, self.rows)
-        if key not in self._variants:
-            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
-        return self._variants[key]
+        with self._lock:  # another thread may run the same program: it waits, and nothing compiles twice
+            if key not in self._variants:
+                self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
+            return self._variants[key]
 
     def _build(
         self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool, copying: bool
@@ -169,7 +203,7 @@ class Program:
                 diagnosing=diagnosing,
                 copying=copying,
             )
-            outs = interpreter.evaluate(plan.body, jaxpr, inputs)
+            outs = interpreter.evaluate(plan.body, _here.jaxpr, inputs)
             extra, structure = jax.tree.flatten(interpreter.states)
             tree.append(structure)
             return [*outs, *extra]
@@ -177,16 +211,16 @@ class Program:
         operands = [np.int32(0), *args] if takes_run else list(args)
         asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
         # constants of our own may go to the device even where the user forbids it to theirs
-        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
+        with _compat.set_current_trace(_compat.eval_trace), _compat.unwatched(), _at_hand(jaxpr):
             if not asks:
                 # the common case by the short road: traced once, dispatched in C++
                 observed.__name__ = observed.__qualname__ = self.name
                 function = jax.jit(observed)
                 function.trace(*operands)
-                return Variant(function, tree[-1], takes_run)
+                return Variant(function, tree[-1], self.outputs, takes_run)
             new = jax.make_jaxpr(observed)(*operands)
         params = self._bind_params(jaxpr, new, takes_run, replica)
-        return Variant(_compat.runner_of(params), tree[-1], takes_run, kept=new)
+        return Variant(_compat.runner_of(params), tree[-1], self.outputs, takes_run, kept=new)
 
     def _bind_params(self, jaxpr: Any, new: Any, takes_run: bool, replica: bool) -> dict[str, Any]:
         """Production's parameters, made to fit the rewritten program's operands and outputs."""
@@ -204,6 +238,28 @@ class Program:
             out_layouts=tuple(params["out_layouts"]) + (None,) * extra,
         )
         return params
+
+
+def _on_device(settings: Settings) -> Settings:
+    """``settings`` with nobody on the host: the same program serves every lens that does the same on the device."""
+    live_outputs = settings.emits_outputs and settings.live_outputs
+    return replace(
+        settings,
+        carry=settings.emits_carry,
+        on_step=_nobody if settings.live_carry else None,
+        alert=None,
+        on_ys=_nobody if live_outputs else None,
+        alert_ys=None,
+        taps=tuple(
+            replace(tap, alert=_nobody if tap.alert is not None else None, on_value=_nobody if tap.on_value else None)
+            for tap in settings.taps
+        ),
+        sinks=(),
+    )
+
+
+def _nobody(event: Any) -> None:
+    """Stands for whoever listens."""
 
 
 def _asks(params: dict[str, Any], donated: Sequence[bool]) -> bool:

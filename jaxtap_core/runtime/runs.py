@@ -6,31 +6,20 @@ A program's emissions carry the number of the run; here it leads to the receiver
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.interpreter import HostEnds
 from jaxtap_core.instrument.plan import Site
-from jaxtap_core.runtime.receiver import Receiver
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of one program: tells its emissions where to go."""
-
-    number: int
-    receiver: Receiver
-    program: str
-    call: int
-
+from jaxtap_core.records.events import Alert
+from jaxtap_core.runtime.receiver import Receiver, Run
 
 _numbers = itertools.count(1)
 _runs: dict[int, Run] = {}
 
 
-def open_run(receiver: Receiver, program: str, call: int) -> Run:
-    """A run whose emissions go to ``receiver`` until it is closed."""
-    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call)
+def open_run(receiver: Receiver, program: str, call: int, alerts: list[Alert] | None = None) -> Run:
+    """A run whose emissions go to ``receiver`` until it is closed, and whose alerts also go to ``alerts``."""
+    run = Run(next(_numbers) & 0x7FFFFFFF, receiver, program, call, [] if alerts is None else alerts)
     _runs[run.number] = run
     return run
 
@@ -40,13 +29,6 @@ def close_run(run: Run) -> None:
     _runs.pop(run.number, None)
 
 
-def _open_stream(site: Site, number: int, phase: str, lanes: int) -> emission.Handle:
-    run = _runs.get(number)
-    if run is None:
-        return emission.nobody
-    return run.receiver.open_stream(site, run.program, run.call, phase, lanes)
-
-
 def host_ends() -> HostEnds:
     """The host's ends of a program's emissions: they go to whichever run they name."""
 
@@ -54,8 +36,8 @@ def host_ends() -> HostEnds:
         def receive(number: int, buffer: emission.Buffer, shard: int | None) -> None:
             run = _runs.get(number)
             if run is not None:
-                run.receiver.data(site, run.program, run.call, buffer, len(buffer.steps), shard)
+                run.receiver.data(site, run, buffer, len(buffer.steps), shard)
 
         return emission.flush_end(site, receive)
 
-    return HostEnds(lambda site: emission.live_end(site, _open_stream), flushed)
+    return HostEnds(lambda site: emission.live_end(site, _runs.get), flushed)

@@ -18,11 +18,11 @@ from jaxtap_core.gate.judge import judge, sound
 from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
-from jaxtap_core.records.events import Certificate, Finding, ProgramVerdict
+from jaxtap_core.records.events import Alert, Finding, ProgramVerdict
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.cache import PROGRAMS
 from jaxtap_core.runtime.context import Running, over
-from jaxtap_core.runtime.pending import Pending, Queue, collect, held
+from jaxtap_core.runtime.pending import Pending, Queue, collect, held, spared
 from jaxtap_core.runtime.policy import Policy, inherited, inherits_gate, uncertifiable
 from jaxtap_core.runtime.program import Program
 from jaxtap_core.runtime.receiver import Receiver
@@ -33,13 +33,18 @@ KEPT = 16  # findings of a recording whose programs and inputs are kept, so that
 
 
 class Session:
-    """Executes programs under one lens and keeps what they bring.
+    """Executes programs of one thread under one lens and keeps what they bring.
 
     Args:
-        receiver: where everything goes, and what is asked of the lens; it may have served a session before.
+        receiver: where everything goes, and what is asked of the lens; it may have served a session before, and serve
+            those of other threads meanwhile.
         last: whether no session of that receiver follows.
         outer: the session of the block around, whose gate and budget hold in this one too: what it would have found
             is still found, and told it.
+
+    Attributes:
+        findings: where those of its programs go: its recording's, or those of the block whose gate it is.
+        found, alerts: what came of its own programs, and of blocks inside that share its gate.
     """
 
     def __init__(self, receiver: Receiver, *, last: bool = True, outer: Session | None = None) -> None:
@@ -49,16 +54,31 @@ class Session:
         mine = receiver.settings
         self.policy = Policy(mine if outer is None else inherited(mine, outer.settings))
         self.settings: Settings = self.policy.settings
+        self.found: list[Finding] = []
+        self.alerts: list[Alert] = []
+        self._told: tuple[Session, ...] = ()
         if outer is not None and inherits_gate(mine, outer.settings):
             self.findings = outer.findings
+            self._told = (outer, *outer._told)
             self.policy.gate_paused = outer.policy.gate_paused
+        self._outer = outer
         self._last = last
-        receiver.alerted = False
-        self._known = len(self.recording.findings), len(self.recording.alerts)
+        self._closed = False
         self._queue = Queue(self._settle)
         self.running: Running | Pending | None = None
         self._verdicts: list[ProgramVerdict] = []
         self._misfits = Misfits()
+        receiver.begin()
+
+    def beside(self) -> Session:
+        """A session of another thread (or task) for the same recording, under the same gate and budget.
+
+        What it finds stops, and is raised in, its own thread alone.
+        """
+        session = Session(self.receiver, last=False, outer=self._outer)
+        session._told = ()
+        session.policy.gate_paused = self.policy.gate_paused
+        return session
 
     # -- execution
 
@@ -66,7 +86,8 @@ class Session:
         """Run one program, observed as far as the lens asks for it; gives what production gives."""
         __tracebackhide__ = True  # what the program or a budget raises is the user's, not ours
         try:
-            jaxpr, program = self._program_of(primitive, args, params)
+            with _compat.unwatched():
+                jaxpr, program = self._program_of(primitive, args, params)
         except LensError:
             raise
         except Exception as error:
@@ -81,6 +102,8 @@ class Session:
             return self._observed(running, primitive, args, params, jaxpr, program)
         finally:
             self.running = None
+            if self._closed:  # the block was left in another thread meanwhile
+                self._write_up()
 
     def _program_of(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program | None]:
         """The program as the lens sees it, or ``None`` for a primitive in which there is nothing to see."""
@@ -113,10 +136,10 @@ class Session:
         __tracebackhide__ = True
         run = _bind if program is None else program.production
         twice = self.policy.runs_twice(primitive, args, params)
+        kept = self._held(args, params)
         if not (self.policy.judges_results or twice):
             return run(primitive, args, params)
-        kept = self._held(args, params)
-        again = run(primitive, args, params) if twice else None
+        again = run(primitive, spared(args, params), params) if twice else None
         outs = run(primitive, args, params)
         flat = outs if primitive.multiple_results else (outs,)
         if twice or any(map(is_inexact, flat)):
@@ -142,7 +165,8 @@ class Session:
         self._queue.give_up([x for x, gone in zip(args, donated, strict=True) if gone])
         if self.settings.level is None:
             return args
-        return held(args, donated, keep_donated=self.settings.keep_donated)
+        with _compat.unwatched():
+            return held(args, donated, keep_donated=self.settings.keep_donated)
 
     def _observed(
         self,
@@ -161,7 +185,7 @@ class Session:
         )
         kept = self._held(args, params)
         call = self.recording.next_call(program.name)
-        run = open_run(self.receiver, program.name, call)
+        run = open_run(self.receiver, program.name, call, self.alerts)
         try:
             variant = program.variant(jaxpr, args, replica=certified, flushing=flushing, copying=self._copying)
         except LensError:
@@ -171,8 +195,10 @@ class Session:
             self._unobservable(primitive, params, error)
             return program.production(primitive, args, params)
         try:
-            observed, states = variant.run(run.number, args, program.outputs)
+            observed, states = variant.run(jaxpr, run.number, args, guarded=not certified)
             outs = program.production(primitive, args, params) if certified else observed
+            if not certified:
+                _compat.check_finite(primitive, outs)
         except BaseException:
             close_run(run)
             raise
@@ -220,15 +246,18 @@ class Session:
 
     def _raise_alert(self) -> None:
         """With ``fail_fast``, raise the first alert or finding of this session."""
-        findings, alerts = self._known
-        for finding in self.recording.findings[findings:]:
+        for finding in self.found:
             raise TapAlert(str(finding), finding=finding)
-        for alert in self.recording.alerts[alerts:]:
+        for alert in self.alerts:
             raise TapAlert(str(alert), alert=alert)
 
     # -- afterwards
 
     def _settle(self, pending: Pending) -> None:
+        with _compat.unwatched():
+            self._wait_and_judge(pending)
+
+    def _wait_and_judge(self, pending: Pending) -> None:
         # whoever reads the results of a program waits for it
         self.running = pending
         gated = self.settings.level is not None
@@ -242,7 +271,7 @@ class Session:
                 return  # most programs end here
             if pending.program is not None:
                 jax.block_until_ready(_still_there((*pending.outs, *(pending.observed or ()))))
-                collect(pending, self.receiver, copying=self._copying)  # what is live may still be on its way
+                collect(pending, copying=self._copying)  # what is live may still be on its way
             if pending.observed is not None or pending.reason:
                 self._verdicts.append(certify(pending))
             if gated and not self.policy.gate_paused:
@@ -263,7 +292,10 @@ class Session:
         level = self.settings.level
         assert level is not None
         kept = sum(finding.evidence is not None for finding in self.findings)
-        self.findings += judge(pending, inf=self.settings.inf, level=level.name, keep=kept < KEPT)
+        found = judge(pending, inf=self.settings.inf, level=level.name, keep=kept < KEPT)
+        self.findings += found
+        for session in (self, *self._told):
+            session.found += found
 
     @property
     def waited_for(self) -> Running | Pending | None:
@@ -276,13 +308,11 @@ class Session:
 
     def close(self, *, failed: bool = False) -> None:
         """Wait for everything outstanding and write up the certificate and the warnings."""
-        self._queue.drain()
+        self._closed = True
+        self._write_up()
         over(self)
         jax.effects_barrier()
-        if self._verdicts:
-            before = self.recording.certificate
-            self.recording.certificate = Certificate((*(before.programs if before else ()), *self._verdicts))
-        for sink in self.settings.sinks if self._last else ():
+        for sink in self.settings.sinks if self.receiver.end(last=self._last) else ():
             try:
                 sink.close()
             except Exception as error:
@@ -291,6 +321,11 @@ class Session:
             self._misfits.tell()
             if self.settings.fail_fast:
                 self._raise_alert()
+
+    def _write_up(self) -> None:
+        self._queue.drain()
+        verdicts, self._verdicts = self._verdicts, []
+        self.recording.certify(verdicts)
 
 
 def _still_there(values: Sequence[Any]) -> list[Any]:

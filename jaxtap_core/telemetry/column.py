@@ -45,10 +45,12 @@ class Column:
             return
         self._put(rows)
 
-    def clear(self) -> None:
-        """Forget all rows; the room stays."""
-        self._staged.clear()
-        self._length = 0
+    def frozen(self, length: int) -> Column:
+        """The first ``length`` rows as a column of their own, which does not grow with this one; nothing is copied."""
+        array = self.array[:length]
+        column = Column(array.dtype, array.shape[1:])
+        column._room, column._length = array, length
+        return column
 
     @property
     def array(self) -> np.ndarray:

@@ -126,6 +126,17 @@ class Stream:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def frozen(self) -> Stream:
+        """The events that are there now, as a stream of their own that does not grow; nothing is copied."""
+        length = len(self.steps)
+        freeze = lambda column: None if column is None else column.frozen(length)
+        stream = object.__new__(Stream)
+        stream.key = self.key
+        stream.steps, stream.leaves = self.steps.frozen(length), [leaf.frozen(length) for leaf in self.leaves]
+        stream.time, stream.active = freeze(self.time), freeze(self.active)
+        stream.lanes, stream.device = freeze(self.lanes), freeze(self.device)
+        return stream
+
     def order(self) -> np.ndarray:
         """Row numbers in canonical order: by step vector, lane, device (rows that tie stay as they came)."""
         keys: list[np.ndarray] = []
