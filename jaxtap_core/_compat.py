@@ -189,6 +189,12 @@ def with_equations(jaxpr: Any, eqns: Sequence[Any], effects: Iterable[Any]) -> A
     return changed if inner is jaxpr else jaxpr.replace(jaxpr=changed)
 
 
+def solve_of_custom_root(params: dict[str, Any]) -> Any:
+    """The ``solve`` of a ``custom_root`` that has not been lowered yet (jax 0.12), else ``None``."""
+    prim = params["_prim"]
+    return prim.solve_jaxpr if type(prim).__name__ == "CustomRoot" else None
+
+
 def with_params(jaxpr: Any, params: dict[str, Any]) -> Any:
     """``jaxpr``, a closed one, with other parameters of its equation; one of several equations stays as it is."""
     eqns = body_of(jaxpr).jaxpr.eqns
@@ -448,12 +454,12 @@ for _allowed in (
     _need("jax._src.effects", _allowed).add_type(_EmitEffect)
 
 
-def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = False) -> Any:
-    """A primitive without results that hands its operands to the host.
+def emission_primitive(name: str, batch: Callable[..., Any], *, answer: Any = None) -> Any:
+    """A primitive that hands its operands to the host.
 
     Its parameters: ``callback(phase, lanes, masked)``, which is asked when the emission is lowered for the function
-    that takes the arrays, and the two that it is given along. With ``answers`` the host's answer comes back as a
-    boolean scalar.
+    that takes the arrays, and the two that it is given along. The host's answer comes back as a scalar of the dtype
+    ``answer``; by default there is none.
 
     The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
     ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
@@ -461,8 +467,8 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
     """
     primitive = Primitive(name)
     primitive.multiple_results = True
-    answer = [jax.core.ShapedArray((), jnp.bool_)] if answers else []
-    primitive.def_effectful_abstract_eval(lambda *avals, **params: (answer, {emit_effect}))
+    answers = [] if answer is None else [jax.core.ShapedArray((), np.dtype(answer))]
+    primitive.def_effectful_abstract_eval(lambda *avals, **params: (answers, {emit_effect}))
 
     def impl(*operands: Any, **params: Any) -> list[Any]:
         # An eager emission takes the same road as a compiled one.
@@ -476,7 +482,7 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
 
         def host(*arrays: Any) -> tuple[Any, ...]:
             word = arrived(*arrays)
-            return (np.bool_(word),) if answers else ()
+            return tuple(np.asarray(word, aval.dtype) for aval in answers)
 
         results, _, _ = _emit_python_callback(
             ctx,
@@ -492,8 +498,8 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
         return results
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
-        primitive.bind(*primals, **params)
-        return [], []
+        outs = primitive.bind(*primals, **params)
+        return outs, [_ad.Zero(aval.to_tangent_aval()) for aval in answers]
 
     def rematerialise(
         saveable: Callable[..., Any], unknown: Sequence[bool], kept: Sequence[bool], eqn: Any

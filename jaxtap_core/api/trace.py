@@ -44,8 +44,9 @@ class LensTrace(_compat.Trace):
             return fun.call_wrapped(*args)
 
     def process_call(self, primitive: Any, fun: Any, args: Any, params: Any, /) -> Any:
-        with _compat.set_current_trace(_compat.eval_trace):
-            return _compat.eval_trace.process_call(primitive, fun, args, params)
+        # as the forward pass of an eager ``checkpoint`` does on jax 0.10: its inside is executed equation by equation
+        with _compat.set_current_trace(self):
+            return primitive.impl(fun, *args, **params)
 
     def process_shard_map(self, primitive: Any, fun: Any, args: Any, /, **params: Any) -> Any:
         # run outside of jit: JAX executes its inside primitive by primitive, each on all shards

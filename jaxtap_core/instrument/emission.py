@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -96,6 +97,28 @@ def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], host_end: Host
     return ask_p.bind(*operands, callback=host_end, lanes=0, masked=active is not None)[0]
 
 
+def call_number(operands: Sequence[Any], begin: Callable[[], int]) -> Any:
+    """Ask the host for the number of a call that begins, once ``operands`` (any arrays) are there; an int32 scalar.
+
+    One element of each goes to the host: what it is does not matter, only that one call follows another.
+    """
+    first = [lax.slice(lax.reshape(x, (x.size,)), (0,), (1,)) for x in map(jnp.asarray, operands) if _is_plain(x)]
+
+    def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
+        del phase, lanes, masked
+        return lambda *arrays: begin()
+
+    return call_p.bind(*first, callback=lowered, lanes=0, masked=False)[0]
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether ``x`` is an array that has an element to show."""
+    aval = jax.typeof(x)
+    return (
+        not _compat.is_ref(aval) and bool(aval.size) and not jnp.issubdtype(aval.dtype, jax.dtypes.extended)
+    )
+
+
 def _optional(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
@@ -111,8 +134,15 @@ def _batch(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple
     return [], []
 
 
+def _batch_call(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    """The rule for ``vmap``: all lanes are one call."""
+    one = [x if d is None else lax.index_in_dim(x, 0, d, keepdims=False) for x, d in zip(operands, dims, strict=True)]
+    return call_p.bind(*one, **params), [None]
+
+
 emit_p = _compat.emission_primitive("tap", _batch)
-ask_p = _compat.emission_primitive("tap_ask", _batch, answers=True)
+ask_p = _compat.emission_primitive("tap_ask", _batch, answer=np.bool_)
+call_p = _compat.emission_primitive("tap_call", _batch_call, answer=np.int32)
 
 
 def _emit(head: Any, active: Any, leaves: Sequence[Any], host_end: HostEnd) -> None:

@@ -205,6 +205,16 @@ class Interpreter:
         return self._run, self._steps, self._vectors, self._active
 
     @contextmanager
+    def at(self, around: Any) -> Iterator[None]:
+        """Meanwhile a program of its own is evaluated, with ``around`` as it got it."""
+        outer = self.around
+        self._run, self._steps, self._vectors, self._active = around
+        try:
+            yield
+        finally:
+            self._run, self._steps, self._vectors, self._active = outer
+
+    @contextmanager
     def in_shard(self, axes: tuple[str, ...], around: Any) -> Iterator[None]:
         """Meanwhile one shard is evaluated, with ``around`` as it got it; its index goes with what it emits."""
         outer = self.around

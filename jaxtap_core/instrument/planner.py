@@ -23,7 +23,7 @@ from jaxtap_core.jaxpr.equations import (
     selected_once,
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
-from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, SHARDED, Call, Scan, ShardMap, While, call_of
+from jaxtap_core.jaxpr.structure import BRANCHES, LOOPS, RULED, SHARDED, Call, Scan, ShardMap, While, call_of
 from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.request.settings import Settings
 
@@ -116,8 +116,9 @@ class Planner:
         )
 
     def _call(self, body: BodyPlan, position: int, eqn: Any, call: Call, numbering: Numbering, scope: Scope) -> None:
-        if self.inside and eqn.primitive.name.startswith("custom_"):
-            return  # an outer transformation still needs the custom rule
+        if self.inside and eqn.primitive.name in RULED:
+            number_along(call.jaxpr, numbering)
+            return  # an outer transformation still needs the rule
         inner = self._body(call.jaxpr, numbering, self._at(eqn, scope))
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))

@@ -34,7 +34,13 @@ def _linear_solve(eqn: Any) -> Call:
     return Call(jaxprs.solve, skip, lengths.solve)
 
 
-CALLS: dict[str, Callable[[Any], Call]] = {
+def _custom_root(eqn: Any) -> Call | None:
+    """Newer jax has ``custom_root`` as a primitive of a kind of its own, which is lowered before it is executed."""
+    solve = _compat.solve_of_custom_root(eqn.params)
+    return None if solve is None else Call(solve, 0, len(_compat.body_of(solve).jaxpr.invars))
+
+
+CALLS: dict[str, Callable[[Any], Call | None]] = {
     "jit": _simple("jaxpr"),
     "pjit": _simple("jaxpr"),
     "closed_call": _simple("call_jaxpr"),
@@ -44,8 +50,10 @@ CALLS: dict[str, Callable[[Any], Call]] = {
     "checkpoint": _simple("jaxpr"),
     "custom_jvp_call": _simple("call_jaxpr"),
     "custom_vjp_call": _simple("call_jaxpr"),
-    "custom_vjp_call_jaxpr": _simple("call_jaxpr"),
     "custom_vmap_call": _simple("call"),
+    "call_hi_primitive": _custom_root,
+    "linear_call": _simple("callee"),
+    "remat_opt": _simple("fwd_jaxpr"),
     "composite": _simple("jaxpr"),
     "custom_linear_solve": _linear_solve,
 }
@@ -150,6 +158,7 @@ class ShardMap:
         return len(self.axes) < len(self.mesh.axis_names)
 
 
+RULED = ("linear_call", "remat_opt")  # calls with rules of their own that cannot be given to another inside
 LOOPS = ("scan", "while")
 SHARDED = "shard_map"
 BRANCHES = "cond"

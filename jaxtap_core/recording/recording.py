@@ -59,7 +59,7 @@ class Recording(Streamed):
         self.lock = threading.RLock()  # held by whoever appends or reads, for as long as that takes
         # of the blocks that are on: what makes one more for another thread
         self._blocks: tuple[tuple[object, Callable[[Any], AbstractContextManager[Any]]], ...] = ()
-        self._streams: dict[StreamKey, Stream] = {}
+        self._streams: dict[tuple[StreamKey, int | None], Stream] = {}
         self._calls: dict[str, int] = {}
 
     @property
@@ -74,12 +74,15 @@ class Recording(Streamed):
             found = [stream.frozen() for stream in self._streams.values() if len(stream)]
         return sorted(found, key=lambda stream: stream.key.order)
 
-    def stream(self, key: StreamKey, make: Callable[[], Stream]) -> Stream:
-        """The stream of ``key``, made on first use; who appends to it holds `lock`."""
+    def stream(self, key: StreamKey, lanes: int | None, make: Callable[[], Stream]) -> Stream:
+        """The stream of ``key`` whose events have ``lanes`` lane indices, made on first use.
+
+        Who appends to it holds `lock`.
+        """
         with self.lock:
-            if key not in self._streams:
-                self._streams[key] = make()
-            return self._streams[key]
+            if (key, lanes) not in self._streams:
+                self._streams[key, lanes] = make()
+            return self._streams[key, lanes]
 
     def next_call(self, program: str) -> int:
         """How often ``program`` had run before in this recording."""

@@ -103,7 +103,7 @@ class _Reader:
             stream = _stream_from(record)
             number = record["define"]
             self.rows[number] = []
-            self.streams[number] = recording.stream(stream.key, lambda: stream)
+            self.streams[number] = recording.stream(stream.key, record["lanes"], lambda: stream)
         elif "environment" in record:
             recording.made_in = dict(record["environment"])
         elif "alert" in record:

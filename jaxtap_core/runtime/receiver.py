@@ -181,7 +181,7 @@ class Receiver:
             lanes=lanes,
             sharded=bool(site.shards),
         )
-        return self.recording.stream(key, make) if self._keep else make()
+        return self.recording.stream(key, lanes, make) if self._keep else make()
 
     def _tap(self, site: Site) -> Tap | None:
         return None if site.tap is None else self.settings.taps[site.tap]

@@ -13,6 +13,8 @@ from jaxtap_core.instrument.plan import Site
 from jaxtap_core.records.events import Alert
 from jaxtap_core.runtime.receiver import Receiver, Run
 
+LATEST = 64  # calls under an outer transformation that are at hand; events of earlier ones find their place again
+
 _numbers = itertools.count(1)
 _runs: dict[int, Run] = {}
 
@@ -27,6 +29,42 @@ def open_run(receiver: Receiver, program: str, call: int, alerts: list[Alert] | 
 def close_run(run: Run) -> None:
     """Nothing more will come from ``run``."""
     _runs.pop(run.number, None)
+
+
+class Calls:
+    """The calls of one function under an outer transformation: each gets its number when it begins, on the device.
+
+    Nobody knows when such a call ends. What is kept is kept by the compiled program that asks for it.
+
+    Args:
+        receiver: who takes their events.
+        program: name of the function.
+    """
+
+    def __init__(self, receiver: Receiver, program: str) -> None:
+        self._receiver = receiver
+        self._program = program
+        self._runs: dict[int, Run] = {}
+
+    def begin(self) -> int:
+        """A call begins; gives its number."""
+        return self._receiver.recording.next_call(self._program)
+
+    def _run(self, number: int) -> Run:
+        run = self._runs.get(number)
+        if run is None:
+            if len(self._runs) >= LATEST:
+                self._runs.pop(next(iter(self._runs)), None)
+            run = self._runs.setdefault(number, Run(number, self._receiver, self._program, number, []))
+        return run
+
+    def host_ends(self) -> HostEnds:
+        """The host's ends of its emissions, each of which says its number."""
+        return HostEnds(lambda site: emission.live_end(site, self._run), _no_flush)
+
+
+def _no_flush(site: Site) -> emission.HostEnd:
+    raise AssertionError("under an outer transformation everything is live")
 
 
 def host_ends() -> HostEnds:
