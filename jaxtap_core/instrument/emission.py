@@ -22,7 +22,7 @@ from jax import lax
 from jaxtap_core import _compat
 from jaxtap_core.instrument.control_flow import once_if
 from jaxtap_core.instrument.plan import Site
-from jaxtap_core.jaxpr.sharding import sharded_like
+from jaxtap_core.jaxpr.sharding import explicit_sharding, sharded_like
 
 
 class Buffer(NamedTuple):
@@ -97,26 +97,28 @@ def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], host_end: Host
     return ask_p.bind(*operands, callback=host_end, lanes=0, masked=active is not None)[0]
 
 
-def call_number(operands: Sequence[Any], begin: Callable[[], int]) -> Any:
+def call_number(operands: Sequence[Any], shard: Any, begin: Callable[[int], int]) -> Any:
     """Ask the host for the number of a call that begins, once ``operands`` (any arrays) are there; an int32 scalar.
 
-    One element of each goes to the host: what it is does not matter, only that one call follows another.
+    One element of each goes to the host: what it is does not matter, only that one call follows another. ``shard`` is
+    the index of the one that asks, 0 where there are none.
     """
-    first = [lax.slice(lax.reshape(x, (x.size,)), (0,), (1,)) for x in map(jnp.asarray, operands) if _is_plain(x)]
+    one = lambda x: lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), ())
+    first = [one(x) for x in map(jnp.asarray, operands) if _is_plain(x)]
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
         del phase, lanes, masked
-        return lambda *arrays: begin()
+        return lambda shard, *arrays: begin(int(shard))
 
-    return call_p.bind(*first, callback=lowered, lanes=0, masked=False)[0]
+    return call_p.bind(jnp.int32(shard), *first, callback=lowered, lanes=0, masked=False)[0]
 
 
 def _is_plain(x: Any) -> bool:
     """Whether ``x`` is an array that has an element to show."""
     aval = jax.typeof(x)
-    return (
-        not _compat.is_ref(aval) and bool(aval.size) and not jnp.issubdtype(aval.dtype, jax.dtypes.extended)
-    )
+    if _compat.is_ref(aval) or explicit_sharding(aval) is not None:
+        return False
+    return bool(aval.size) and not jnp.issubdtype(aval.dtype, jax.dtypes.extended)
 
 
 def _optional(value: Any) -> list[Any]:
@@ -204,6 +206,10 @@ def live_end(site: Site, run_of: Callable[[int], Running | None]) -> HostEnd:
 
         def in_shard(head: np.ndarray, *rest: np.ndarray) -> bool:
             active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
+            if active is not None and not active.ndim:
+                if not active:
+                    return False
+                active = None
             run, shard, *steps = head.tolist()
             return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic(), shard)
 
@@ -225,12 +231,13 @@ def live_end(site: Site, run_of: Callable[[int], Running | None]) -> HostEnd:
                         continue
                     ran = None
                 run, *steps = head[lane].tolist()
-                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now, None)
+                shard = steps.pop(0) if site.shards else None
+                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now, shard)
             return False
 
-        if site.shards:
-            return in_shard
-        return with_lanes if lanes else with_mask if masked else plain
+        if lanes:
+            return with_lanes
+        return in_shard if site.shards else with_mask if masked else plain
 
     return lowered
 

@@ -43,6 +43,20 @@ class Scope:
     source: str = ""
     lanes: tuple[int, ...] = ()
     shards: int = 0
+    maps: int = 0
+    axes: frozenset[str] = frozenset()
+    spread: bool = False
+
+    def in_shards(self, mapped: ShardMap) -> Scope:
+        """The inside of a ``shard_map``, which may stand in another."""
+        axes = self.axes | set(mapped.axes)
+        return replace(
+            self,
+            shards=max(1, self.shards) * mapped.shards,
+            maps=self.maps + 1,
+            axes=axes,
+            spread=axes != set(mapped.mesh.axis_names),
+        )
 
 
 class Planner:
@@ -66,9 +80,16 @@ class Planner:
         self.paths: list[str] = []
         self._numbers = itertools.count()
 
-    def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
-        """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
-        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase))
+    def plan(self, jaxpr: Any, source: str, phase: Phase = "forward", shards: int = 0) -> Plan:
+        """The plan of the program ``jaxpr``.
+
+        Args:
+            jaxpr: the program.
+            source: stands in where JAX kept no line.
+            phase: in which it is run.
+            shards: how many run it, where it is the inside of a ``shard_map``.
+        """
+        body = self._body(jaxpr, Numbering(), Scope(source=source, phase=phase, shards=shards))
         return Plan(
             body,
             self.sites,
@@ -125,12 +146,13 @@ class Planner:
 
     def _shard_map(self, body: BodyPlan, position: int, eqn: Any, numbering: Numbering, scope: Scope) -> None:
         mapped = ShardMap.of(eqn)
-        if self.inside or scope.shards or mapped.partial:
-            # an outer transformation still needs the equation; one inside another is not told apart; and a shard
-            # that is itself spread over devices cannot call the host
+        inside = self._at(eqn, scope).in_shards(mapped)
+        if inside.spread and (self.inside or mapped.explicit):
+            # nothing leaves an outer transformation but by a call of the host; and buffers that an explicit axis
+            # splits cannot go in
             number_along(mapped.jaxpr, numbering)
             return
-        inner = self._body(mapped.jaxpr, numbering, replace(self._at(eqn, scope), shards=mapped.shards))
+        inner = self._body(mapped.jaxpr, numbering, inside)
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
@@ -229,9 +251,11 @@ class Planner:
             selection=selection,
             lanes=scope.lanes,
             bound=bound,
-            live=live or self.inside,
+            live=(live or self.inside) and not scope.spread,
             tap=tap,
             shards=scope.shards,
+            maps=scope.maps,
+            spread=scope.spread,
         )
 
     def _loop_sites(self, plan: EqnPlan, eqn: Any, scope: Scope, library: bool) -> None:
@@ -296,6 +320,7 @@ class Planner:
                 once=scope.bound == 1,
                 consumer=selects.get(eqn.outvars[0]) if len(eqn.outvars) == 1 else None,
                 shards=scope.shards,
+                maps=scope.maps,
                 mesh=explicit_mesh(avals),
             )
             self.checks[plan.check.number] = plan.check
@@ -352,6 +377,7 @@ class Planner:
             lanes=While.of(eqn).lanes if eqn.primitive.name == "while" else (),
             once=once,
             shards=scope.shards,
+            maps=scope.maps,
             mesh=explicit_mesh([var.aval for var in eqn.outvars]),
         )
         self.checks[check.number] = check

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jax.sharding import AxisType
+
 from jaxtap_core import _compat
 
 
@@ -151,6 +153,12 @@ class ShardMap:
     def shards(self) -> int:
         """How many shards there are."""
         return math.prod(self.mesh.shape[axis] for axis in self.axes)
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the types of values tell how they are spread over further axes."""
+        types = zip(self.mesh.axis_names, self.mesh.axis_types, strict=True)
+        return any(axis not in self.axes and kind == AxisType.Explicit for axis, kind in types)
 
     @property
     def partial(self) -> bool:

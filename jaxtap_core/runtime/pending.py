@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtap_core import _compat
+from jaxtap_core.errors import warn_once
 from jaxtap_core.gate.executed import Donated, Executed, is_inexact
 from jaxtap_core.instrument import emission
 from jaxtap_core.runtime.program import Program
@@ -150,20 +151,29 @@ def collect(pending: Pending, *, copying: bool) -> None:
     program, plan, states, run = pending.program, pending.plan, pending.states, pending.run
     assert program is not None and plan is not None and states is not None and run is not None
     buffers = {site: states[site.number] for site in plan.sites.values() if not site.live}
-    if program.may_overflow and not pending.flushed:
-        counts = {site: np.asarray(buffer.count).max() for site, buffer in buffers.items()}  # of several shards
-        if any(program.overflows(site, int(count)) for site, count in counts.items()):
-            buffers = _again(pending, copying)
+    if program.may_overflow and (not pending.flushed or any(site.spread for site in buffers)):
+        counts = {site: int(np.asarray(buffer.count).max()) for site, buffer in buffers.items()}  # of several shards
+        again = lambda site, n: n > program.rows if site.spread else not pending.flushed
+        if most := max((n for site, n in counts.items() if program.overflows(site, n) and again(site, n)), default=0):
+            buffers = _again(pending, copying, most)
     for site, buffer in buffers.items():
         for shard, own in emission.fetched(buffer, site.shards):
-            run.receiver.data(site, run, own, int(own.count), shard)
+            rows = min(int(own.count), len(own.steps))
+            if rows < own.count:
+                warn_once(
+                    ("lost", pending.name, site.path),
+                    f"{site.path} of {pending.name!r}: {int(own.count) - rows} events of shard {shard} did not fit in "
+                    f"buffer_bytes={program.settings.buffer_bytes}; from a shard that is spread over devices they "
+                    "cannot leave earlier",
+                )
+            run.receiver.data(site, run, own, rows, shard)
 
 
-def _again(pending: Pending, copying: bool) -> dict[Any, emission.Buffer]:
+def _again(pending: Pending, copying: bool, most: int) -> dict[Any, emission.Buffer]:
     """More events than the buffers hold: run the replica once more, handing full buffers to the host."""
     program = pending.program
     assert program is not None and pending.run is not None
-    program.overflowed()
+    program.overflowed(most)
     jaxpr = pending.jaxpr()
     variant = program.variant(jaxpr, pending.args, replica=True, flushing=True, copying=copying)
     outs, states = variant.run(jaxpr, pending.run.number, pending.args)

@@ -151,9 +151,12 @@ class Program:
         most = site.bound if count is None else count
         return most is None or most > room
 
-    def overflowed(self) -> None:
-        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full."""
-        self.rows = LATER_ROWS
+    def overflowed(self, count: int) -> None:
+        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full.
+
+        Where they cannot be, they are to hold ``count`` events.
+        """
+        self.rows = max(LATER_ROWS, count)
 
     def variant(
         self,

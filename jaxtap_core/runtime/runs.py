@@ -6,6 +6,8 @@ A program's emissions carry the number of the run; here it leads to the receiver
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import Counter
 
 from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.interpreter import HostEnds
@@ -39,16 +41,29 @@ class Calls:
     Args:
         receiver: who takes their events.
         program: name of the function.
+        shards: how many shards make each call; 1 where there are none.
     """
 
-    def __init__(self, receiver: Receiver, program: str) -> None:
+    def __init__(self, receiver: Receiver, program: str, shards: int = 1) -> None:
         self._receiver = receiver
         self._program = program
+        self._shards = shards
         self._runs: dict[int, Run] = {}
+        self._lock = threading.Lock()
+        self._given: dict[int, int] = {}  # to calls that some shard has not begun yet
+        self._begun: Counter[int] = Counter()
 
-    def begin(self) -> int:
-        """A call begins; gives its number."""
-        return self._receiver.recording.next_call(self._program)
+    def begin(self, shard: int = 0) -> int:
+        """A call begins in one of its shards, all of which make the same calls; gives its number."""
+        with self._lock:
+            order = self._begun[shard]
+            self._begun[shard] += 1
+            if order not in self._given:
+                self._given[order] = self._receiver.recording.next_call(self._program)
+            number = self._given[order]
+            if len(self._begun) == self._shards and min(self._begun.values()) > order:
+                del self._given[order]
+            return number
 
     def _run(self, number: int) -> Run:
         run = self._runs.get(number)

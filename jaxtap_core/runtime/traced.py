@@ -7,14 +7,17 @@ observed; where an outer transformation replaces it by the rule of its author, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.errors import LensError
+from jaxtap_core.errors import LensError, warn_once
 from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.planner import Planner
@@ -56,10 +59,26 @@ def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any
     """Call ``f`` under an outer transformation, with everything the settings ask for observed live."""
     settings = receiver.settings
     _check_possible(settings)
+    name = getattr(f, "__name__", "function")
+    mesh = jax.sharding.get_abstract_mesh()
+    mapped = tuple(mesh.manual_axes)
+    if mapped and len(mapped) < len(mesh.axis_names):
+        warn_once(
+            ("spread", name),
+            f"{name!r} runs unobserved inside a shard_map over {', '.join(mapped)} alone: a shard that is spread over "
+            "devices cannot call the host",
+        )
+        return f(*args, **kwargs)
+    shards = math.prod(mesh.shape[axis] for axis in mapped) if mapped else 0
     traced = trace_call(f, args, kwargs)
-    plan = Planner(settings, inside=True).plan(traced.jaxpr, "")
-    calls = Calls(receiver, getattr(f, "__name__", "function"))
-    number = emission.call_number(traced.operands, calls.begin) if plan.live else None
+    plan = Planner(settings, inside=True).plan(traced.jaxpr, "", shards=shards)
+    calls = Calls(receiver, name, max(1, shards))
+    number = None
+    if plan.live:
+        shard = lax.axis_index(mapped) if mapped else 0
+        number = emission.call_number(traced.operands, shard, calls.begin)
+        if mapped:
+            number = jnp.stack([number, shard])
     interpreter = Interpreter(plan, settings, calls.host_ends(), number, inside=True)
     outs = interpreter.evaluate(plan.body, traced.jaxpr, traced.operands)
     return jax.tree.unflatten(traced.result, outs)
