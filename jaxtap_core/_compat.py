@@ -87,6 +87,7 @@ _batching = importlib.import_module("jax._src.interpreters.batching")
 _ad = importlib.import_module("jax._src.interpreters.ad")
 _partial_eval = importlib.import_module("jax._src.interpreters.partial_eval")
 _shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
+_ShardMapTrace: Any = _need("jax._src.shard_map", "ShardMapTrace")
 
 
 # -- traces ----------------------------------------------------------------------------------------------------------
@@ -105,6 +106,11 @@ def make_current(trace: Any) -> None:
 def is_eval_trace(trace: Any) -> bool:
     """Whether ``trace`` executes at once, i.e. no transformation is being traced."""
     return isinstance(trace, _EvalTrace)
+
+
+def runs_shards(trace: Any) -> bool:
+    """Whether ``trace`` is that of a ``shard_map`` outside of ``jit``, which runs every primitive on all shards."""
+    return isinstance(trace, _ShardMapTrace)
 
 
 def is_tracer(value: Any) -> bool:

@@ -15,6 +15,7 @@ import jax
 
 from jaxtap_core import _compat
 from jaxtap_core.jaxpr.address import current_phase, source_of
+from jaxtap_core.jaxpr.sharding import Shards
 from jaxtap_core.request.equality import Same
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.program import Program
@@ -34,19 +35,21 @@ class Programs:
         self._jitted: dict[int, tuple[Any, dict[int, list[Program]]]] = {}
         self._eager: OrderedDict[Hashable, _Eager] = OrderedDict()
 
-    def jitted(self, params: dict[str, Any], settings: Settings, source_info: Any) -> Program:
-        """The program of a ``jit`` equation."""
+    def jitted(
+        self, params: dict[str, Any], settings: Settings, source_info: Any, shards: Shards | None = None
+    ) -> Program:
+        """The program of a ``jit`` equation; ``shards`` as in `Program`."""
         jaxpr = params["jaxpr"]
         known = self._jitted.get(id(jaxpr))
         if known is None or known[0]() is not jaxpr:
             known = self._entry(jaxpr)
         candidates = known[1].setdefault(settings.device_id, [])
         phase = current_phase()
-        fits = lambda program: program.phase == phase and program.binds_like(params)
+        fits = lambda program: program.phase == phase and program.binds_like(params, shards)
         found = next(filter(fits, candidates), None)
         if found is not None:
             return found
-        program = Program(jaxpr, params, params["name"], settings, source_of(source_info()))
+        program = Program(jaxpr, params, params["name"], settings, source_of(source_info()), shards)
         with self._lock:
             candidates.append(program)
             return next(filter(fits, candidates))
@@ -66,15 +69,22 @@ class Programs:
             return known
 
     def eager(
-        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], settings: Settings, source_info: Any
+        self,
+        primitive: Any,
+        args: Sequence[Any],
+        params: dict[str, Any],
+        settings: Settings,
+        source_info: Any,
+        shards: Shards | None = None,
     ) -> tuple[Any, Program]:
-        """The jaxpr and program of one eager primitive."""
+        """The jaxpr and program of one eager primitive; ``shards`` as in `Program`."""
         key = (
             primitive,
             tuple((name, _param_key(value)) for name, value in params.items()),
             tuple(_aval_key(x) for x in args),
             settings.device_id,
             current_phase(),
+            shards,
         )
         with self._lock:
             known = self._eager.get(key)
@@ -84,7 +94,7 @@ class Programs:
         with _compat.set_current_trace(_compat.eval_trace):
             bind = lambda *xs: primitive.bind(*xs, **params)
             jaxpr = jax.make_jaxpr(bind)(*args)
-        program = Program(jaxpr, None, primitive.name, settings, source_of(source_info()))
+        program = Program(jaxpr, None, primitive.name, settings, source_of(source_info()), shards)
 
         def forget(_: Any) -> None:
             with self._lock:

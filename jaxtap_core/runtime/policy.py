@@ -11,7 +11,7 @@ import jax
 
 from jaxtap_core import _compat
 from jaxtap_core.errors import warn_once
-from jaxtap_core.jaxpr.structure import BRANCHES, CALLS, LOOPS
+from jaxtap_core.jaxpr.structure import BRANCHES, CALLS, LOOPS, SHARDED
 from jaxtap_core.numerics import broken_promise, current_profile
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.program import Program
@@ -34,12 +34,20 @@ class Policy:
     def of_interest(self, primitive: Any) -> bool:
         """Whether there may be something to see in an eager primitive."""
         name = primitive.name
+        if name == SHARDED:
+            return False  # its inside is seen as every shard runs it
         if name in STRUCTURAL:
             return True
         if any(tap.fits(name) for tap in self.settings.taps):
             return True
         level = self.settings.level
         return level is not None and not self.gate_paused and level.watches(name)
+
+    @functools.cached_property
+    def in_shards(self) -> Settings:
+        """What can be asked of a program that every shard runs for itself outside of ``jit``."""
+        carry = self.settings.emits_carry
+        return replace(self.settings, gate=None, max_trips=None, fail_fast=False, carry=carry)
 
     @property
     def judges_results(self) -> bool:

@@ -17,12 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.jaxpr.address import current_phase
+from jaxtap_core.jaxpr.sharding import Shards
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.runs import host_ends
 
@@ -89,10 +91,20 @@ class Program:
         name: of the jitted function or the primitive.
         settings: of the lens.
         source: the user's line that called it.
+        shards: of the ``shard_map`` outside of ``jit`` whose inside runs it: nothing but live events leave it there.
     """
 
-    def __init__(self, jaxpr: Any, params: dict[str, Any] | None, name: str, settings: Settings, source: str) -> None:
+    def __init__(
+        self,
+        jaxpr: Any,
+        params: dict[str, Any] | None,
+        name: str,
+        settings: Settings,
+        source: str,
+        shards: Shards | None = None,
+    ) -> None:
         self.name = name
+        self.shards = shards
         self.settings = _on_device(settings)
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
         self.donates = params is not None and any(params["donated_invars"])
@@ -118,17 +130,18 @@ class Program:
             return primitive.bind(*args, **params)  # which also knows what to say of a tracer that leaked
         return run(*args)
 
-    def binds_like(self, params: dict[str, Any]) -> bool:
+    def binds_like(self, params: dict[str, Any], shards: Shards | None) -> bool:
         """Whether another ``jit`` equation of the same jaxpr is compiled the same way."""
-        return self._binding == _compat.jit_settings(params)
+        return self._binding == _compat.jit_settings(params) and self.shards == shards
 
     def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
         """The plan; that of a replica leaves debug callbacks out."""
         replica = replica and bool(self.effects)
         with self._lock:
             if replica not in self._plans:
-                planner = Planner(self.settings, replica=replica)
-                self._plans[replica] = planner.plan(jaxpr, self._source, self.phase)
+                planner = Planner(self.settings, replica=replica, inside=self.shards is not None)
+                shards = self.shards.count if self.shards is not None else 0
+                self._plans[replica] = planner.plan(jaxpr, self._source, self.phase, shards)
             return self._plans[replica]
 
     @functools.cached_property
@@ -196,6 +209,8 @@ class Program:
 
         def observed(*operands: Any) -> list[Any]:
             run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
+            if self.shards is not None:
+                run = jnp.stack([run, lax.axis_index(self.shards.axes)])
             interpreter = Interpreter(
                 plan,
                 self.settings,
@@ -205,6 +220,7 @@ class Program:
                 flushing=flushing,
                 diagnosing=diagnosing,
                 copying=copying,
+                inside=self.shards is not None,
             )
             outs = interpreter.evaluate(plan.body, _here.jaxpr, inputs)
             extra, structure = jax.tree.flatten(interpreter.states)
@@ -213,6 +229,7 @@ class Program:
 
         operands = [np.int32(0), *args] if takes_run else list(args)
         asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
+        asks = asks and self.shards is None  # which is a replica
         # constants of our own may go to the device even where the user forbids it to theirs
         with _compat.set_current_trace(_compat.eval_trace), _compat.unwatched(), _at_hand(jaxpr):
             if not asks:
@@ -318,7 +335,7 @@ def _effects(jaxpr: Any) -> frozenset[str]:
             inners = list(_compat.sub_jaxprs(eqn.params))
             for _, sub in inners:
                 walk(sub)
-            if eqn.effects and not inners:
+            if not inners and not all(map(_compat.is_internal_effect, eqn.effects)):
                 found.add(eqn.primitive.name)
 
     walk(jaxpr)

@@ -18,6 +18,7 @@ from jaxtap_core.gate.judge import judge, sound
 from jaxtap_core.instrument.selection import Misfits
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
+from jaxtap_core.jaxpr.sharding import Shards, shards_here
 from jaxtap_core.records.events import Alert, Finding, ProgramVerdict
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.cache import PROGRAMS
@@ -105,12 +106,52 @@ class Session:
             if self._closed:  # the block was left in another thread meanwhile
                 self._write_up()
 
-    def _program_of(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program | None]:
+    def execute_in_shards(self, primitive: Any, args: Sequence[Any], params: dict[str, Any], within: Any) -> Any:
+        """Run one program of every shard of a ``shard_map`` outside of ``jit``.
+
+        What is observed leaves a replica live, and is not certified; a gate does not look into it.
+
+        Args:
+            primitive, args, params: as JAX has them.
+            within: its trace, which runs them on all shards at once.
+        """
+        __tracebackhide__ = True
+        with _compat.set_current_trace(within):
+            try:
+                with _compat.unwatched():
+                    self._observe_in_shards(primitive, args, params)
+            except LensError:
+                raise
+            except Exception as error:
+                self._unobservable(primitive, params, error)
+            return primitive.bind(*args, **params)
+
+    def _observe_in_shards(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> None:
+        shards = shards_here()
+        if shards is None or shards.spread:
+            return
+        jaxpr, program = self._program_of(primitive, args, params, shards)
+        if program is None or not program.plan.sites or not program.debug_only:
+            return
+        call = self.recording.next_call(program.name)
+        run = open_run(self.receiver, program.name, call, self.alerts)
+        try:
+            variant = program.variant(jaxpr, args, replica=True, flushing=False)
+            jax.block_until_ready(variant.run(jaxpr, run.number, args))
+            jax.effects_barrier()
+        finally:
+            close_run(run)
+
+    def _program_of(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], shards: Shards | None = None
+    ) -> tuple[Any, Program | None]:
         """The program as the lens sees it, or ``None`` for a primitive in which there is nothing to see."""
+        settings = self.settings if shards is None else self.policy.in_shards
+        source = _compat.current_source
         if primitive is _compat.jit_p:
-            jaxpr, program = params["jaxpr"], PROGRAMS.jitted(params, self.settings, _compat.current_source)
+            jaxpr, program = params["jaxpr"], PROGRAMS.jitted(params, settings, source, shards)
         elif self.policy.of_interest(primitive):
-            jaxpr, program = PROGRAMS.eager(primitive, args, params, self.settings, _compat.current_source)
+            jaxpr, program = PROGRAMS.eager(primitive, args, params, settings, source, shards)
         else:
             return None, None
         self._misfits.note(program.name, program.plan.fitted, program.plan.misfits)

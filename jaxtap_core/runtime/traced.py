@@ -7,7 +7,6 @@ observed; where an outer transformation replaces it by the rule of its author, t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from jaxtap_core.errors import LensError, warn_once
 from jaxtap_core.instrument import emission
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.planner import Planner
+from jaxtap_core.jaxpr.sharding import shards_here
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.receiver import Receiver
 from jaxtap_core.runtime.runs import Calls
@@ -60,24 +60,23 @@ def observe_inside(f: Callable[..., Any], receiver: Receiver, args: Sequence[Any
     settings = receiver.settings
     _check_possible(settings)
     name = getattr(f, "__name__", "function")
-    mesh = jax.sharding.get_abstract_mesh()
-    mapped = tuple(mesh.manual_axes)
-    if mapped and len(mapped) < len(mesh.axis_names):
+    shards = shards_here()
+    if shards is not None and shards.spread:
         warn_once(
             ("spread", name),
-            f"{name!r} runs unobserved inside a shard_map over {', '.join(mapped)} alone: a shard that is spread over "
-            "devices cannot call the host",
+            f"{name!r} runs unobserved inside a shard_map over {', '.join(shards.axes)} alone: a shard that is spread "
+            "over devices cannot call the host",
         )
         return f(*args, **kwargs)
-    shards = math.prod(mesh.shape[axis] for axis in mapped) if mapped else 0
+    count = shards.count if shards is not None else 0
     traced = trace_call(f, args, kwargs)
-    plan = Planner(settings, inside=True).plan(traced.jaxpr, "", shards=shards)
-    calls = Calls(receiver, name, max(1, shards))
+    plan = Planner(settings, inside=True).plan(traced.jaxpr, "", shards=count)
+    calls = Calls(receiver, name, max(1, count))
     number = None
     if plan.live:
-        shard = lax.axis_index(mapped) if mapped else 0
+        shard = lax.axis_index(shards.axes) if shards is not None else 0
         number = emission.call_number(traced.operands, shard, calls.begin)
-        if mapped:
+        if shards is not None:
             number = jnp.stack([number, shard])
     interpreter = Interpreter(plan, settings, calls.host_ends(), number, inside=True)
     outs = interpreter.evaluate(plan.body, traced.jaxpr, traced.operands)
