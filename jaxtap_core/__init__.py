@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from jaxtap_core.api.identity import IdentityCheck, check_identity
     from jaxtap_core.api.origin import find_origin
-    from jaxtap_core.api.record import allow_nan, primitives, record, unobserved, verbose
+    from jaxtap_core.api.record import allow_nan, off, primitives, record, unobserved, verbose
     from jaxtap_core.compare.bit_report import BitReport
     from jaxtap_core.compare.bits import assert_bitwise_equal, compare_bits
     from jaxtap_core.errors import JaxtapWarning, LensError
@@ -54,6 +54,7 @@ _HOME = {
     "check_identity": "jaxtap_core.api.identity",
     "compare_bits": "jaxtap_core.compare.bits",
     "find_origin": "jaxtap_core.api.origin",
+    "off": "jaxtap_core.api.record",
     "on": "jaxtap_core.request.taps",
     "primitives": "jaxtap_core.api.record",
     "print": "jaxtap_core.request.taps",
@@ -86,6 +87,7 @@ __all__ = [
     "compare_bits",
     "find_origin",
     "numerics",
+    "off",
     "on",
     "primitives",
     "print",

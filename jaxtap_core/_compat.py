@@ -12,12 +12,11 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
 import jax.core
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex_core
 
@@ -70,6 +69,16 @@ _user_frame: Callable[[Any], Any] = _need("jax._src.source_info_util", "user_fra
 _current_source: Callable[[], Any] = _need("jax._src.source_info_util", "current")
 _current_name_stack: Callable[[], Any] = _need("jax._src.source_info_util", "current_name_stack")
 _need("jax.extend.source_info_util", "register_exclusion")(_OWN)
+_WATCHES = [
+    _need("jax._src.config", name)
+    for name in ("debug_nans", "debug_infs", "check_tracer_leaks", "debug_key_reuse", "no_tracing")
+]
+_GUARDS = [
+    _need("jax._src.config", f"transfer_guard_{way}")
+    for way in ("host_to_device", "device_to_device", "device_to_host")
+]
+_check_special: Callable[[str, Any], Any] = _need("jax._src.dispatch", "check_special_array")
+_NotFinite: Any = _need("jax._src.api_util", "InternalFloatingPointError")
 _effects = importlib.import_module("jax._src.effects")
 _mlir = importlib.import_module("jax._src.interpreters.mlir")
 _emit_python_callback: Callable[..., Any] = _need("jax.interpreters.mlir", "emit_python_callback")
@@ -78,6 +87,7 @@ _batching = importlib.import_module("jax._src.interpreters.batching")
 _ad = importlib.import_module("jax._src.interpreters.ad")
 _partial_eval = importlib.import_module("jax._src.interpreters.partial_eval")
 _shard_map: Any = _need("jax._src.shard_map", "shard_map_p")
+_ShardMapTrace: Any = _need("jax._src.shard_map", "ShardMapTrace")
 
 
 # -- traces ----------------------------------------------------------------------------------------------------------
@@ -98,9 +108,62 @@ def is_eval_trace(trace: Any) -> bool:
     return isinstance(trace, _EvalTrace)
 
 
+def runs_shards(trace: Any) -> bool:
+    """Whether ``trace`` is that of a ``shard_map`` outside of ``jit``, which runs every primitive on all shards."""
+    return isinstance(trace, _ShardMapTrace)
+
+
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` belongs to a transformation that is being traced."""
     return isinstance(value, Tracer)
+
+
+# -- what the user has JAX look for in their programs ------------------------------------------------------------------
+
+
+def unwatched(*, guarded: bool = False) -> AbstractContextManager[Any]:
+    """Meanwhile nothing is looked for or forbidden that the user has JAX look for or forbid in *their* programs.
+
+    That is NaN, Inf, leaked tracers, reused keys, tracing and, unless still ``guarded``, transfers: what the lens runs
+    for itself is none of the user's.
+    """
+    # asked several times a program, and nearly always in vain
+    watching = any(map(_value, _WATCHES))
+    guarding = not guarded and not _UNGUARDED.issuperset(map(_value, _GUARDS))
+    return _switched(watching, guarding) if watching or guarding else _NOTHING
+
+
+@contextmanager
+def _switched(watching: bool, guarding: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        for state in _WATCHES if watching else ():
+            stack.enter_context(state(False))
+        for state in _GUARDS if guarding else ():
+            stack.enter_context(state("allow"))
+        yield
+
+
+_value = operator.attrgetter("value")
+_UNGUARDED = frozenset({None, "allow"})
+_NOTHING: AbstractContextManager[Any] = nullcontext()
+
+
+def check_finite(primitive: Any, results: Sequence[Any]) -> None:
+    """What JAX does with the results of a program that it has run: raises where the user has it look for NaN or Inf.
+
+    Raises:
+        FloatingPointError: of an eager primitive; of a jitted program JAX's own error, which leads to a fuller one.
+    """
+    if not (jax.config.jax_debug_nans or jax.config.jax_debug_infs):
+        return
+    try:
+        for x in results:
+            if isinstance(x, jax.Array) and not is_tracer(x) and not x.is_deleted():
+                _check_special(primitive.name, x)
+    except _NotFinite as error:
+        if primitive is jit_p:
+            raise
+        raise FloatingPointError(f"invalid value ({error.ty}) encountered in {primitive.name}") from None
 
 
 # -- jaxprs ----------------------------------------------------------------------------------------------------------
@@ -136,6 +199,21 @@ def called_from(jaxpr: Any, source_info: Any) -> Any:
     """``jaxpr`` (closed), each of whose equations the line of ``source_info`` has built."""
     inner = body_of(jaxpr).jaxpr
     return with_equations(jaxpr, [eqn.replace(source_info=source_info) for eqn in inner.eqns], inner.effects)
+
+
+def solve_of_custom_root(params: dict[str, Any]) -> Any:
+    """The ``solve`` of a ``custom_root`` that has not been lowered yet (jax 0.12), else ``None``."""
+    prim = params["_prim"]
+    return prim.solve_jaxpr if type(prim).__name__ == "CustomRoot" else None
+
+
+def with_params(jaxpr: Any, params: dict[str, Any]) -> Any:
+    """``jaxpr``, a closed one, with other parameters of its equation; one of several equations stays as it is."""
+    eqns = body_of(jaxpr).jaxpr.eqns
+    if len(eqns) != 1:
+        return jaxpr
+    (eqn,) = eqns
+    return with_equations(jaxpr, [eqn.replace(params={**eqn.params, **params})], body_of(jaxpr).jaxpr.effects)
 
 
 def is_internal_effect(effect: Any) -> bool:
@@ -396,12 +474,12 @@ for _allowed in (
     _need("jax._src.effects", _allowed).add_type(_EmitEffect)
 
 
-def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = False) -> Any:
-    """A primitive without results that hands its operands to the host.
+def emission_primitive(name: str, batch: Callable[..., Any], *, answer: Any = None) -> Any:
+    """A primitive that hands its operands to the host.
 
     Its parameters: ``callback(phase, lanes, masked)``, which is asked when the emission is lowered for the function
-    that takes the arrays, and the two that it is given along. With ``answers`` the host's answer comes back as a
-    boolean scalar.
+    that takes the arrays, and the two that it is given along. The host's answer comes back as a scalar of the dtype
+    ``answer``; by default there is none.
 
     The lowering goes straight to the runtime's callback, which is some thirty times cheaper than
     ``jax.debug.callback``: nothing is moved back onto a device. ``batch(operands, dims, params)`` is its vmap rule.
@@ -409,8 +487,8 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
     """
     primitive = Primitive(name)
     primitive.multiple_results = True
-    answer = [jax.core.ShapedArray((), jnp.bool_)] if answers else []
-    primitive.def_effectful_abstract_eval(lambda *avals, **params: (answer, {emit_effect}))
+    answers = [] if answer is None else [jax.core.ShapedArray((), np.dtype(answer))]
+    primitive.def_effectful_abstract_eval(lambda *avals, **params: (answers, {emit_effect}))
 
     def impl(*operands: Any, **params: Any) -> list[Any]:
         # An eager emission takes the same road as a compiled one.
@@ -424,7 +502,7 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
 
         def host(*arrays: Any) -> tuple[Any, ...]:
             word = arrived(*arrays)
-            return (np.bool_(word),) if answers else ()
+            return tuple(np.asarray(word, aval.dtype) for aval in answers)
 
         results, _, _ = _emit_python_callback(
             ctx,
@@ -440,8 +518,8 @@ def emission_primitive(name: str, batch: Callable[..., Any], *, answers: bool = 
         return results
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
-        primitive.bind(*primals, **params)
-        return [], []
+        outs = primitive.bind(*primals, **params)
+        return outs, [_ad.Zero(aval.to_tangent_aval()) for aval in answers]
 
     def rematerialise(
         saveable: Callable[..., Any], unknown: Sequence[bool], kept: Sequence[bool], eqn: Any

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxtap_core import _compat
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a thread that ends may release while another one of its locks is held
 _depth = 0
 _original: Any = None
 

@@ -7,16 +7,16 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, overload
 
 from jaxtap_core import _compat
 from jaxtap_core.api import mesh
-from jaxtap_core.api.trace import LENS
+from jaxtap_core.api.trace import LENS, take_off
 from jaxtap_core.errors import LensError
 from jaxtap_core.jaxpr.visit import executed
-from jaxtap_core.recording.recording import Recording
+from jaxtap_core.recording.recording import Recording, called_within
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime import context
 from jaxtap_core.runtime.receiver import Receiver
@@ -25,42 +25,80 @@ from jaxtap_core.runtime.traced import observe_inside, trace_call
 
 
 class Block:
-    """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives."""
+    """A ``with`` block under a lens. Each can be entered once at a time; blocks nest, the innermost receives.
 
-    def __init__(self, receiver: Receiver, *, last: bool = True) -> None:
+    Args:
+        receiver: where everything goes, and what is asked of the lens.
+        last: whether nothing follows for the same receiver.
+        by_user: whether the user's code enters it, so that `off` leaves it.
+        beside: the session of the block in another thread into which this one is taken.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        *,
+        last: bool = True,
+        by_user: bool = True,
+        beside: Session | None = None,
+    ) -> None:
         self._receiver = receiver
         self._last = last
-        self._session: Session | None = None
+        self._by_user = by_user
+        self._beside = beside
+        self._entered: context.Entered | None = None
+        self._taken_off = False
         self._outer: Any = None
 
     def __enter__(self) -> Recording:
-        if self._session is not None:
+        if self._entered is not None:
             raise LensError("this tap.record(...) block is entered already; make another for a nested one")
-        trace = _compat.current_trace()
-        if not (_compat.is_eval_trace(trace) or trace is LENS):
+        take_off()
+        if _being_traced():
             raise LensError(
                 "tap.record(...) was entered inside a function that JAX is tracing (jit, vmap, grad, scan body). "
                 "Enter it around the call of the transformed function instead, or, to observe inside, wrap the "
                 "function: g = tap.verbose(f, on_step=print) and call g there"
             )
-        self._session = Session(self._receiver, last=self._last, outer=context.innermost())
-        self._outer = trace
+        if self._beside is not None:
+            session = self._beside.beside()
+        else:
+            session = Session(self._receiver, last=self._last, outer=context.innermost())
+            self._receiver.recording.entered(session, self._taken_in)
         mesh.acquire()
-        context.enter(self._session)
+        self._entered = context.enter(session, leave=self._leave_early, release=mesh.release, by_user=self._by_user)
+        self._outer, self._taken_off = _compat.current_trace(), False
         _compat.make_current(LENS)
         return self._receiver.recording
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        session, self._session = self._session, None
-        if session is None:
+        if self._entered is not None:
+            self._leave(error)
+        elif not self._taken_off:
             raise LensError("this tap.record(...) block is not entered: it was left already, or never entered")
-        innermost = context.leave(session)
-        if innermost or not context.any_on():
-            _compat.make_current(self._outer if context.any_on() else _compat.eval_trace)
-        mesh.release()
+
+    def _taken_in(self, session: Session) -> AbstractContextManager[Any]:
+        """What takes whichever thread enters it into the block of ``session``."""
+        if _being_traced():
+            return nullcontext()  # the program that is being made belongs to whoever will run it
+        return Block(self._receiver, beside=session)
+
+    def _leave_early(self) -> None:
+        self._taken_off = True
+        self._leave()
+
+    def _leave(self, error: BaseException | None = None) -> None:
+        entered, self._entered = self._entered, None
+        assert entered is not None
+        session: Any = entered.session
+        self._receiver.recording.left(session)
+        innermost = context.leave(entered)
+        # where it is left in another thread, or in a function that JAX is tracing, the lens takes itself off later
+        if (innermost or not context.on_here()) and not _being_traced():
+            _compat.make_current(self._outer if context.on_here() else _compat.eval_trace)
         try:
             with _compat.set_current_trace(_compat.eval_trace):
-                session.close(failed=kind is not None)
+                session.close(failed=error is not None)
         except BaseException as stopped:
             self._receiver.leave(stopped)
             raise
@@ -80,6 +118,12 @@ class Block:
             "tap.record(...) with options alone is a context manager, no decorator: with tap.record(...) as rec: ..., "
             "or wrap a function: g, rec = tap.record(f, ...)"
         )
+
+
+def _being_traced() -> bool:
+    """Whether JAX is making a program here, rather than executing one."""
+    trace = _compat.current_trace()
+    return not (_compat.is_eval_trace(trace) or trace is LENS)
 
 
 @overload
@@ -156,15 +200,40 @@ def _wrapped(name: str, f: Callable[..., Any], receiver: Receiver) -> Callable[.
     if not callable(f):
         raise TypeError(f"{name}(f, ...) wraps a function, not {f!r}; options go by keyword: {name}(select=...)")
 
+    run = called_within(f, lambda: Block(receiver, last=False))
+
     @functools.wraps(f)
     def observed(*args: Any, **kwargs: Any) -> Any:
-        trace = _compat.current_trace()
-        if not (_compat.is_eval_trace(trace) or trace is LENS):
+        if _being_traced():
             return observe_inside(f, receiver, args, kwargs)
-        with Block(receiver, last=False):
-            return f(*args, **kwargs)
+        return run(*args, **kwargs)
 
     return observed
+
+
+def standing(**options: Any) -> Block:
+    """`record` as a block that `off` leaves on: of what runs the user's code, such as a test framework."""
+    return Block(Receiver(Settings.of("tap.record", options), Recording()), by_user=False)
+
+
+def off() -> None:
+    """Leave every block that code of yours has entered in this thread, innermost first.
+
+    For a block that was entered by hand and lost, as happens in notebooks: it stays on until it is left. A block that
+    was left so may be left once more, and nothing happens. What a test framework has put on stays on.
+
+    Raises:
+        TapAlert: a block with ``fail_fast`` has one to raise; all are left before.
+
+    Example:
+        >>> import jaxtap_core as tap
+        >>> rec = tap.record().__enter__()
+        >>> tap.off()
+    """
+    with ExitStack() as left_in_turn:
+        for entered in context.on_here():
+            if entered.by_user:
+                left_in_turn.callback(entered.leave)
 
 
 @contextmanager
@@ -180,7 +249,7 @@ def unobserved() -> Iterator[None]:
 @contextmanager
 def allow_nan() -> Iterator[None]:
     """What stands in this block may make NaNs: the gate looks away, everything else is observed as before."""
-    session = context.session_of_program() if _compat.current_trace() is LENS else None
+    session = context.innermost() if _compat.current_trace() is LENS else None
     if session is None:
         yield
         return

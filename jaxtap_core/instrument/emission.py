@@ -11,10 +11,10 @@ Live: the emission primitive of `_compat` sends the values at once. It costs som
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -22,7 +22,7 @@ from jax import lax
 from jaxtap_core import _compat
 from jaxtap_core.instrument.control_flow import once_if
 from jaxtap_core.instrument.plan import Site
-from jaxtap_core.jaxpr.sharding import sharded_like
+from jaxtap_core.jaxpr.sharding import explicit_sharding, sharded_like
 
 
 class Buffer(NamedTuple):
@@ -97,6 +97,30 @@ def ask(run: Any, steps: Any, active: Any, leaves: Sequence[Any], host_end: Host
     return ask_p.bind(*operands, callback=host_end, lanes=0, masked=active is not None)[0]
 
 
+def call_number(operands: Sequence[Any], shard: Any, begin: Callable[[int], int]) -> Any:
+    """Ask the host for the number of a call that begins, once ``operands`` (any arrays) are there; an int32 scalar.
+
+    One element of each goes to the host: what it is does not matter, only that one call follows another. ``shard`` is
+    the index of the one that asks, 0 where there are none.
+    """
+    one = lambda x: lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), ())
+    first = [one(x) for x in map(jnp.asarray, operands) if _is_plain(x)]
+
+    def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
+        del phase, lanes, masked
+        return lambda shard, *arrays: begin(int(shard))
+
+    return call_p.bind(jnp.int32(shard), *first, callback=lowered, lanes=0, masked=False)[0]
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether ``x`` is an array that has an element to show."""
+    aval = jax.typeof(x)
+    if _compat.is_ref(aval) or explicit_sharding(aval) is not None:
+        return False
+    return bool(aval.size) and not jnp.issubdtype(aval.dtype, jax.dtypes.extended)
+
+
 def _optional(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
@@ -112,8 +136,15 @@ def _batch(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple
     return [], []
 
 
+def _batch_call(operands: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    """The rule for ``vmap``: all lanes are one call."""
+    one = [x if d is None else lax.index_in_dim(x, 0, d, keepdims=False) for x, d in zip(operands, dims, strict=True)]
+    return call_p.bind(*one, **params), [None]
+
+
 emit_p = _compat.emission_primitive("tap", _batch)
-ask_p = _compat.emission_primitive("tap_ask", _batch, answers=True)
+ask_p = _compat.emission_primitive("tap_ask", _batch, answer=np.bool_)
+call_p = _compat.emission_primitive("tap_call", _batch_call, answer=np.int32)
 
 
 def _emit(head: Any, active: Any, leaves: Sequence[Any], host_end: HostEnd) -> None:
@@ -142,24 +173,31 @@ def flush_end(site: Site, receive: Callable[[int, Buffer, int | None], None]) ->
     return lowered
 
 
-def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -> HostEnd:
+class Running(Protocol):
+    """A run whose events arrive: it holds the functions that take them, so that a compiled program holds nobody."""
+
+    handles: dict[object, Handle]
+
+    def open(self, site: Site, phase: str, lanes: int) -> Handle:
+        """The function that takes the events of a site: ``handle(steps, lane, active, leaves, time, shard)``."""
+
+
+def live_end(site: Site, run_of: Callable[[int], Running | None]) -> HostEnd:
     """The host's end of `emit`: takes lanes apart, leaves out lanes that did not run, and hands on one event each.
 
-    ``open_stream(site, run, phase, lanes)`` gives the function that takes the events of one run:
-    ``handle(steps, lane, active, leaves, time, shard)``; it is kept alive elsewhere, as long as the run goes on.
+    ``run_of(number)`` gives the run that an event belongs to, or ``None`` when nobody waits for it any more.
     """
 
     def lowered(phase: str, lanes: int, masked: bool) -> Arrived:
-        # the run that is arriving, and its function: looked up once a run, not once an event
-        current: tuple[int, weakref.ref[Handle]] = (-1, weakref.ref(nobody))
+        here = object()  # several lowerings of one site may serve one run
 
-        def handle_of(run: int) -> Handle:
-            nonlocal current
-            known, ref = current
-            if known == run and (handle := ref()) is not None:
-                return handle
-            handle = open_stream(site, run, phase, lanes)
-            current = (run, weakref.ref(handle))
+        def handle_of(number: int) -> Handle:
+            run = run_of(number)
+            if run is None:
+                return nobody
+            handle = run.handles.get(here)
+            if handle is None:
+                handle = run.handles[here] = run.open(site, phase, lanes)
             return handle
 
         def plain(head: np.ndarray, *leaves: np.ndarray) -> bool:
@@ -168,6 +206,10 @@ def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -
 
         def in_shard(head: np.ndarray, *rest: np.ndarray) -> bool:
             active, leaves = (rest[0], rest[1:]) if masked else (None, rest)
+            if active is not None and not active.ndim:
+                if not active:
+                    return False
+                active = None
             run, shard, *steps = head.tolist()
             return handle_of(run)(tuple(steps), None, active, leaves, time.monotonic(), shard)
 
@@ -189,12 +231,13 @@ def live_end(site: Site, open_stream: Callable[[Site, int, str, int], Handle]) -
                         continue
                     ran = None
                 run, *steps = head[lane].tolist()
-                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now, None)
+                shard = steps.pop(0) if site.shards else None
+                handle_of(run)(tuple(steps), lane, ran, [x[lane] for x in leaves], now, shard)
             return False
 
-        if site.shards:
-            return in_shard
-        return with_lanes if lanes else with_mask if masked else plain
+        if lanes:
+            return with_lanes
+        return in_shard if site.shards else with_mask if masked else plain
 
     return lowered
 

@@ -84,6 +84,8 @@ class Interpreter:
         self._steps: list[Any] = []
         self._vectors: list[Any] = []  # the index vector inside each loop
         self._active: list[Any] = []
+        self._axes: tuple[str, ...] = ()  # of the shard_maps around
+        self.maps = 0
         self.states: dict[int, Any] = {}
         for site in plan.sites.values():
             if not site.live:
@@ -125,7 +127,7 @@ class Interpreter:
                 return True
             if plan.check is not None and plan.check.kind == "primitive":
                 return True
-            if kind_of(eqns[position].primitive) == "call":
+            if kind_of(eqns[position]) == "call":
                 wrapped = inner_programs(eqns[position])[WITHIN]
                 if any(self._looks_inside(inner, wrapped.jaxpr) for inner in plan.bodies):
                     return True
@@ -152,7 +154,7 @@ class Interpreter:
                 if kept and self._pass is not None and self._pass.copy:
                     outs = self._pass.kept.popleft()
                 elif plan is not None and plan.bodies:
-                    name = "call" if kind_of(eqn.primitive) == "call" else eqn.primitive.name
+                    name = "call" if kind_of(eqn) == "call" else eqn.primitive.name
                     outs = rule_of(name)(self, eqn, plan, values)
                 else:
                     outs = eqn.primitive.bind(*values, **_compat.bind_params(eqn))
@@ -207,20 +209,35 @@ class Interpreter:
         return self._run, self._steps, self._vectors, self._active
 
     @contextmanager
-    def in_shard(self, axes: tuple[str, ...], around: Any) -> Iterator[None]:
-        """Meanwhile one shard is evaluated, with ``around`` as it got it; its index goes with what it emits."""
+    def at(self, around: Any) -> Iterator[None]:
+        """Meanwhile a program of its own is evaluated, with ``around`` as it got it."""
         outer = self.around
-        flag = self.states.pop(STOP_FLAG, None)
-        run, self._steps, self._vectors, self._active = around
-        if run is not None:
-            run = jnp.stack([run, lax.axis_index(axes)])
-        self._run = run
+        self._run, self._steps, self._vectors, self._active = around
         try:
             yield
         finally:
             self._run, self._steps, self._vectors, self._active = outer
+
+    @contextmanager
+    def in_shard(self, axes: tuple[str, ...], around: Any) -> Iterator[None]:
+        """Meanwhile one shard is evaluated, with ``around`` as it got it; its index goes with what it emits."""
+        flag, before = self.states.pop(STOP_FLAG, None), self._axes
+        self._axes, self.maps = (*before, *axes), self.maps + 1
+        run, *place = around
+        if run is not None:
+            run = jnp.stack([run[0] if run.ndim else run, lax.axis_index(self._axes)])
+        try:
+            with self.at((run, *place)):
+                yield
+        finally:
+            self._axes, self.maps = before, self.maps - 1
             if flag is not None:
                 self.states[STOP_FLAG] = flag
+
+    def stands_here(self, number: int) -> bool:
+        """Whether what has the state of that number stands in no further ``shard_map`` than what is evaluated."""
+        owner = self.plan.sites.get(number) or self.plan.checks.get(number)
+        return owner is None or owner.maps == self.maps
 
     def states_of(self, bodies: Sequence[BodyPlan], plan: EqnPlan) -> dict[int, Any]:
         """The states that must be threaded through a loop or branch with these inner programs."""
@@ -292,7 +309,7 @@ class Interpreter:
             return
         buffer = emission.append(self.states[site.number], steps, active, leaves)
         room = self._capacity(site)
-        if self._flushing and (site.bound is None or site.bound > room):
+        if self._flushing and not site.spread and (site.bound is None or site.bound > room):
             buffer = emission.flush_when_full(buffer, room, self._run, self._host_ends.flush(site))
         self.states[site.number] = buffer
 

@@ -34,6 +34,8 @@ class Site:
         tap: which of the lens's taps a primitive site belongs to, else ``None``.
         live: whether values go to the host as they come.
         shards: how many shards pass the site, each for itself; 0 outside of ``shard_map``.
+        maps: how many ``shard_map`` it stands in, one inside another.
+        spread: whether a shard is itself spread over devices, from where nothing can call the host.
     """
 
     number: int
@@ -49,6 +51,8 @@ class Site:
     live: bool
     tap: int | None = None
     shards: int = 0
+    maps: int = 0
+    spread: bool = False
 
     @functools.cached_property
     def row_bytes(self) -> int:
@@ -90,7 +94,7 @@ class Check:
             selects a NaN away is known only after it.
         once: whether the place is passed at most once in a run, so that there is one row of verdicts at most.
         top: how many equations of the program come before the outermost one that the place is in.
-        shards: as in `Site`.
+        shards, maps: as in `Site`.
         mesh: over whose explicit axes the values looked at are sharded, else ``None``.
     """
 
@@ -108,6 +112,7 @@ class Check:
     top: int = 0
     consumer: int | None = None
     shards: int = 0
+    maps: int = 0
     mesh: Any = None
 
 

@@ -23,7 +23,7 @@ from jaxtap_core.jaxpr.equations import (
 )
 from jaxtap_core.jaxpr.leaves import carry_leaves, output_names
 from jaxtap_core.jaxpr.liveness import LiveEquation, Liveness, liveness
-from jaxtap_core.jaxpr.structure import BODY, PREDICATE, WITHIN, Loop, ShardMap, inner_programs, loop_of
+from jaxtap_core.jaxpr.structure import BODY, PREDICATE, RULED, WITHIN, Loop, ShardMap, inner_programs, loop_of
 from jaxtap_core.jaxpr.visit import Addressed, addressed
 from jaxtap_core.records.kinds import Kind, Phase
 from jaxtap_core.request.settings import Settings
@@ -48,6 +48,20 @@ class Scope:
     lanes: tuple[int, ...] = ()
     shards: int = 0
     live: Liveness | None = None
+    maps: int = 0
+    axes: frozenset[str] = frozenset()
+    spread: bool = False
+
+    def in_shards(self, mapped: ShardMap) -> Scope:
+        """The inside of a ``shard_map``, which may stand in another."""
+        axes = self.axes | set(mapped.axes)
+        return replace(
+            self,
+            shards=max(1, self.shards) * mapped.shards,
+            maps=self.maps + 1,
+            axes=axes,
+            spread=axes != set(mapped.mesh.axis_names),
+        )
 
 
 class Planner:
@@ -73,10 +87,17 @@ class Planner:
         self._numbers = itertools.count()
         self._top = 0
 
-    def plan(self, jaxpr: Any, source: str, phase: Phase = "forward") -> Plan:
-        """The plan of the program ``jaxpr``, run in ``phase``; ``source`` stands in where JAX kept no line."""
+    def plan(self, jaxpr: Any, source: str, phase: Phase = "forward", shards: int = 0) -> Plan:
+        """The plan of the program ``jaxpr``.
+
+        Args:
+            jaxpr: the program.
+            source: stands in where JAX kept no line.
+            phase: in which it is run.
+            shards: how many run it, where it is the inside of a ``shard_map``.
+        """
         live = liveness(jaxpr) if self.settings.level is not None else None
-        body = self._program(jaxpr, Scope(source=source, phase=phase, live=live))
+        body = self._program(jaxpr, Scope(source=source, phase=phase, live=live, shards=shards))
         return Plan(
             body,
             self.sites,
@@ -129,8 +150,8 @@ class Planner:
         )
 
     def _call(self, body: BodyPlan, position: int, one: Addressed, scope: Scope) -> None:
-        if self.inside and one.eqn.primitive.name.startswith("custom_"):
-            return  # an outer transformation still needs the custom rule
+        if self.inside and one.eqn.primitive.name in RULED:
+            return  # an outer transformation still needs the rule
         wrapped = inner_programs(one.eqn)[WITHIN]
         inner = self._body(wrapped.jaxpr, one.within, self._at(one.eqn, scope))
         if inner.plans:
@@ -138,11 +159,12 @@ class Planner:
 
     def _shard_map(self, body: BodyPlan, position: int, one: Addressed, scope: Scope) -> None:
         mapped = ShardMap.of(one.eqn)
-        if self.inside or scope.shards or mapped.partial:
-            # an outer transformation still needs the equation; one inside another is not told apart; and a shard
-            # that is itself spread over devices cannot call the host
+        inside = self._at(one.eqn, scope).in_shards(mapped)
+        if inside.spread and (self.inside or mapped.explicit):
+            # nothing leaves an outer transformation but by a call of the host; and buffers that an explicit axis
+            # splits cannot go in
             return
-        inner = self._body(mapped.jaxpr, one.within, replace(self._at(one.eqn, scope), shards=mapped.shards))
+        inner = self._body(mapped.jaxpr, one.within, inside)
         if inner.plans:
             body.add(position, EqnPlan(bodies=(inner,)), (inner,))
 
@@ -252,9 +274,11 @@ class Planner:
             selection=selection,
             lanes=scope.lanes,
             bound=bound,
-            live=live or self.inside,
+            live=(live or self.inside) and not scope.spread,
             tap=tap,
             shards=scope.shards,
+            maps=scope.maps,
+            spread=scope.spread,
         )
 
     def _loop_sites(self, plan: EqnPlan, one: Addressed, loop: Loop, scope: Scope) -> None:
@@ -329,6 +353,7 @@ class Planner:
                 once=scope.bound == 1,
                 consumer=selects.get(eqn.outvars[0]) if len(eqn.outvars) == 1 else None,
                 shards=scope.shards,
+                maps=scope.maps,
                 mesh=explicit_mesh(avals),
             )
             self.checks[plan.check.number] = plan.check
@@ -389,6 +414,7 @@ class Planner:
             lanes=loop.lanes,
             once=once,
             shards=scope.shards,
+            maps=scope.maps,
             mesh=explicit_mesh([var.aval for var in eqn.outvars]),
         )
         self.checks[check.number] = check

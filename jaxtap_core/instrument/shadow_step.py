@@ -34,10 +34,10 @@ LIBRARY = frozenset(
 
 def stays(eqn: Any) -> bool:
     """Whether an equation is not evaluated again in a copy of the step that it stands in."""
-    if kind_of(eqn.primitive) == "call":
+    if kind_of(eqn) == "call":
         return False
     name = eqn.primitive.name
-    return kind_of(eqn.primitive) != "plain" or name in LIBRARY or name == CALLBACK or bool(eqn.effects)
+    return kind_of(eqn) != "plain" or name in LIBRARY or name == CALLBACK or bool(eqn.effects)
 
 
 def shielded(values: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ def explicit_mesh(avals: Sequence[Any]) -> Any:
 
 def can_bear_nan(eqn: Any) -> bool:
     """Whether an equation computes something: a NaN can be born there, not only moved or carried by a loop."""
-    return kind_of(eqn.primitive) in ("plain", "sharded") and bool(inexact_places([var.aval for var in eqn.outvars]))
+    return kind_of(eqn) in ("plain", "sharded") and bool(inexact_places([var.aval for var in eqn.outvars]))
 
 
 def dropped_at(jaxpr: Any) -> dict[Any, int]:
@@ -51,7 +51,7 @@ def dropped_at(jaxpr: Any) -> dict[Any, int]:
 
 def _may_drop(eqn: Any) -> bool:
     """Whether what is bad in an operand may end at an equation: at a select, or in a function of JAX's library."""
-    if kind_of(eqn.primitive) != "call":
+    if kind_of(eqn) != "call":
         return bool(eqn.primitive.name == "select_n")
     return written_by_jax(inner_programs(eqn)[WITHIN].jaxpr)
 

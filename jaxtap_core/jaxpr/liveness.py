@@ -89,7 +89,7 @@ class _Analysis:
 
     def _of_equation(self, eqn: Any, results: tuple[bool, ...]) -> tuple[LiveEquation, set[int]]:
         """An equation that lives, and which of its operands it reads."""
-        kind, programs = kind_of(eqn.primitive), inner_programs(eqn)
+        kind, programs = kind_of(eqn), inner_programs(eqn)
         if kind == "plain":
             return LiveEquation(results, (), {}), _read_by(eqn, results)
         carries: tuple[bool, ...] = ()

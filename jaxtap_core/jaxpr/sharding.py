@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import NamedSharding
@@ -21,3 +22,21 @@ def sharded_like(x: Any, sharding: Any, lead: int = 0) -> Any:
     if sharding is None:
         return x
     return jax.sharding.reshard(x, NamedSharding(sharding.mesh, P(*[None] * lead, *sharding.spec)))
+
+
+class Shards(NamedTuple):
+    """The shards of the ``shard_map`` in which code stands: over which axes, how many, and whether each is itself
+    spread over further devices."""
+
+    axes: tuple[str, ...]
+    number: int
+    spread: bool
+
+
+def shards_here() -> Shards | None:
+    """The shards of the ``shard_map`` whose inside is being made, or run, right now; ``None`` outside of one."""
+    mesh = jax.sharding.get_abstract_mesh()
+    axes = tuple(mesh.manual_axes)
+    if not axes:
+        return None
+    return Shards(axes, math.prod(mesh.shape[axis] for axis in axes), len(axes) < len(mesh.axis_names))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from jax.sharding import AxisType
+
 from jaxtap_core import _compat
 
 EqnKind = Literal["plain", "call", "sharded", "branches", "loop"]
@@ -58,6 +60,14 @@ def _linear_solve(eqn: Any) -> InnerProgram:
     return InnerProgram(eqn.params["jaxprs"].solve, operands, range(len(eqn.outvars)))
 
 
+def _custom_root(eqn: Any) -> InnerProgram:
+    """Newer jax has ``custom_root`` as a primitive of a kind of its own, which is lowered before it is executed."""
+    solve = _compat.solve_of_custom_root(eqn.params)
+    return InnerProgram(solve, range(len(_compat.body_of(solve).jaxpr.invars)), range(len(eqn.outvars)))
+
+
+CUSTOM_ROOT = "call_hi_primitive"
+
 CALLS: dict[str, Callable[[Any], InnerProgram]] = {
     "jit": _wraps("jaxpr"),
     "pjit": _wraps("jaxpr"),
@@ -70,6 +80,9 @@ CALLS: dict[str, Callable[[Any], InnerProgram]] = {
     "custom_vjp_call": _wraps("call_jaxpr"),
     "custom_vjp_call_jaxpr": _wraps("call_jaxpr"),
     "custom_vmap_call": _wraps("call"),
+    CUSTOM_ROOT: _custom_root,
+    "linear_call": _wraps("callee"),
+    "remat_opt": _wraps("fwd_jaxpr"),
     "composite": _wraps("jaxpr"),
     "custom_linear_solve": _linear_solve,
 }
@@ -188,6 +201,12 @@ class ShardMap:
         return math.prod(self.mesh.shape[axis] for axis in self.axes)
 
     @property
+    def explicit(self) -> bool:
+        """Whether the types of values tell how they are spread over further axes."""
+        types = zip(self.mesh.axis_names, self.mesh.axis_types, strict=True)
+        return any(axis not in self.axes and kind == AxisType.Explicit for axis, kind in types)
+
+    @property
     def partial(self) -> bool:
         """Whether the values of a shard are spread over devices in turn."""
         return len(self.axes) < len(self.mesh.axis_names)
@@ -203,14 +222,20 @@ KINDS: dict[str, EqnKind] = {
 }
 
 
-def kind_of(primitive: Any) -> EqnKind:
-    """What equations of a primitive are: ``plain`` ones have no inner programs that are looked into."""
-    return KINDS.get(primitive.name, "plain")
+RULED = ("linear_call", "remat_opt")  # calls with rules of their own that cannot be given to another inside
+
+
+def kind_of(eqn: Any) -> EqnKind:
+    """What an equation is: a ``plain`` one has no inner programs that are looked into."""
+    name = eqn.primitive.name
+    if name == CUSTOM_ROOT and _compat.solve_of_custom_root(eqn.params) is None:
+        return "plain"
+    return KINDS.get(name, "plain")
 
 
 def inner_programs(eqn: Any) -> dict[str, InnerProgram]:
     """The programs inside an equation by name: `WITHIN`; `BODY` and `PREDICATE`; ``b0``, ``b1`` …; none if plain."""
-    kind = kind_of(eqn.primitive)
+    kind = kind_of(eqn)
     operands, results = range(len(eqn.invars)), range(len(eqn.outvars))
     if kind == "call":
         return {WITHIN: CALLS[eqn.primitive.name](eqn)}

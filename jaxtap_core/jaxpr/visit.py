@@ -54,7 +54,7 @@ def addressed(jaxpr: Any, numbering: Numbering | None = None) -> tuple[Addressed
     numbering = Numbering() if numbering is None else numbering
     found = []
     for eqn in _compat.body_of(jaxpr).jaxpr.eqns:
-        name, kind = eqn.primitive.name, kind_of(eqn.primitive)
+        name, kind = eqn.primitive.name, kind_of(eqn)
         within: tuple[Addressed, ...] = ()
         if kind in ("loop", "branches"):
             segment = numbering.structure(name, built_by_jax(eqn.source_info))

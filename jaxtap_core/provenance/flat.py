@@ -65,7 +65,7 @@ class Node:
     @property
     def kind(self) -> EqnKind:
         """What it is; calls are looked through and so never nodes."""
-        return kind_of(self.eqn.primitive)
+        return kind_of(self.eqn)
 
     def inner(self, name: str) -> FlatProgram:
         """The inner program of that name (see `structure`), made when first asked for."""
@@ -141,7 +141,7 @@ def quiet(jaxpr: Any) -> Any:
 
 
 def _only_effects(eqn: Any) -> bool:
-    structural = kind_of(eqn.primitive) in ("call", "branches", "loop")
+    structural = kind_of(eqn) in ("call", "branches", "loop")
     writes = any(_compat.is_ref(atom.aval) for atom in eqn.invars)
     return not (eqn.outvars or structural or writes)
 

@@ -93,15 +93,16 @@ class Seal:
 def lines(recording: Contents) -> Iterator[str]:
     """The lines of the file."""
     seal = Seal()
-    yield from map(seal.line, _content(recording))
-    yield seal.last(closing(len(recording), recording.unobserved, recording.unobservable))
+    streams = recording.streams  # asked for once: the recording may be growing
+    yield from map(seal.line, _content(recording, streams))
+    yield seal.last(closing(sum(map(len, streams)), recording.unobserved, recording.unobservable))
 
 
-def _content(recording: Contents) -> Iterator[str]:
+def _content(recording: Contents, streams: Sequence[Stream]) -> Iterator[str]:
     environment = recording.environment
     yield json.dumps(HEADER)
     yield json.dumps({"environment": fingerprint() if environment is None else environment})
-    for number, stream in enumerate(recording.streams):
+    for number, stream in enumerate(streams):
         yield json.dumps(described(number, stream))
         yield from event_lines(number, stream)
     for alert in recording.alerts:

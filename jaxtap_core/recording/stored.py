@@ -139,9 +139,11 @@ class _Reader:
     def _define(self, number: Any, record: dict[str, Any]) -> None:
         if _of_type(number, int) in self.streams:
             raise ValueError(f"a second stream {number}")
-        stream = _stream_from(record, {other.key for other in self.streams.values()})
+        lanes = record["lanes"]
+        alike = (other for other in self.streams.values() if _lanes_of(other) == lanes)
+        stream = _stream_from(record, {other.key for other in alike})
         self.rows[number] = []
-        self.streams[number] = self.recording.stream(stream.key, lambda: stream)
+        self.streams[number] = self.recording.stream(stream.key, lanes, lambda: stream)
 
     def finish(self, partial: bool) -> StoredRecording:
         if not self.number and not partial:
@@ -191,6 +193,10 @@ def _of_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise ValueError(f"expected {kind.__name__}, found {str(value)[:60]!r}")
     return value
+
+
+def _lanes_of(stream: Stream) -> int | None:
+    return None if stream.lanes is None else int(stream.lanes.array.shape[1])
 
 
 def _stream_from(record: dict[str, Any], known: Set[StreamKey]) -> Stream:

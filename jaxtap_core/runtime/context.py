@@ -1,7 +1,8 @@
 """The blocks that are on: to which of them a program belongs, and what each is running right now.
 
 Blocks nest, and the innermost receives; but tasks of asyncio share their thread, so that their blocks begin and end in
-any order. A block entered in a task receives that task's programs alone.
+any order, and a block may be left in another thread than the one it was entered in. A block entered in a task receives
+that task's programs alone.
 
 What is running is asked when a program hangs: a Python signal handler does not run then, but other threads do. Nothing
 is looked at until somebody asks.
@@ -14,6 +15,8 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxtap_core.jaxpr.address import source_of
@@ -47,42 +50,102 @@ class Session(Protocol):
         """The program that is being executed (a `Running`, or one that is pending), or ``None``."""
 
 
-class _Blocks(threading.local):
+class _Thread:
+    """One thread: the blocks that are on in it, outermost first, and what is to be done for those left elsewhere."""
+
+    __slots__ = ("entered", "owed")
+
     def __init__(self) -> None:
-        self.entered: list[tuple[Session, Any]] = []
+        self.entered: tuple[Entered, ...] = ()
+        self.owed: tuple[Callable[[], None], ...] = ()
+
+    def __del__(self) -> None:
+        for release in (*self.owed, *(entered.release for entered in self.entered)):
+            release()
 
 
-_here = _Blocks()
-_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+@dataclass(eq=False, frozen=True, slots=True)
+class Entered:
+    """A block that is on.
+
+    Attributes:
+        session: which receives.
+        task: of asyncio, whose programs alone are the block's; ``None`` where there is none.
+        thread: in which it was entered.
+        leave: leaves it, as the end of the block would.
+        release: to be called when the thread is rid of its lens, which another thread cannot take off.
+        by_user: whether the user's code entered it, and not what runs that code.
+    """
+
+    session: Session
+    task: Any
+    thread: _Thread
+    leave: Callable[[], None]
+    release: Callable[[], None]
+    by_user: bool
 
 
-def enter(session: Session) -> None:
-    """One more block is on in this thread."""
-    _sessions.add(session)
-    _here.entered.append((session, _current_task()))
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.thread = _Thread()
 
 
-def leave(session: Session) -> bool:
-    """A block is over; says whether it was the innermost, as it is unless tasks overlap."""
-    innermost = bool(_here.entered) and _here.entered[-1][0] is session
-    _here.entered = [entry for entry in _here.entered if entry[0] is not session]
+_here = _Here()
+_lock = threading.RLock()
+# replaced, never changed: whoever asks what is running must not wait, and may ask at any time
+_sessions: tuple[weakref.ref[Session], ...] = ()
+
+
+def enter(session: Session, *, leave: Callable[[], None], release: Callable[[], None], by_user: bool) -> Entered:
+    """One more block is on in this thread (see `Entered`)."""
+    global _sessions
+    thread = _here.thread
+    entered = Entered(session, _current_task(), thread, leave, release, by_user)
+    with _lock:
+        _sessions = (*(known for known in _sessions if known() is not None), weakref.ref(session))
+        thread.entered = (*thread.entered, entered)
+    return entered
+
+
+def leave(entered: Entered) -> bool:
+    """A block is over; says whether it was the innermost of this thread, as it is unless tasks or threads overlap."""
+    thread = entered.thread
+    here = thread is _here.thread
+    with _lock:
+        innermost = here and thread.entered[-1:] == (entered,)
+        thread.entered = tuple(one for one in thread.entered if one is not entered)
+        if not here:
+            thread.owed = (*thread.owed, entered.release)
+    if here:
+        entered.release()
     return innermost
+
+
+def rid_of_lens() -> None:
+    """This thread has no lens on any more: what is owed to blocks of it that were left elsewhere is done."""
+    thread = _here.thread
+    with _lock:
+        owed, thread.owed = thread.owed, ()
+    for release in owed:
+        release()
 
 
 def over(session: Session) -> None:
     """All that a block started has ended."""
-    _sessions.discard(session)
+    global _sessions
+    with _lock:
+        _sessions = tuple(known for known in _sessions if known() not in (None, session))
 
 
 def innermost() -> Any:
     """The session that would receive a program of this task, or ``None``."""
     task = _current_task()
-    return next((s for s, owner in reversed(_here.entered) if owner is None or owner is task), None)
+    return next((e.session for e in reversed(_here.thread.entered) if e.task is None or e.task is task), None)
 
 
-def any_on() -> bool:
-    """Whether a block is on in this thread."""
-    return bool(_here.entered)
+def on_here() -> tuple[Entered, ...]:
+    """The blocks that are on in this thread, outermost first."""
+    return _here.thread.entered
 
 
 def session_of_program() -> Any:
@@ -90,10 +153,10 @@ def session_of_program() -> Any:
 
     Those that belong to other tasks count the program as one they did not see.
     """
-    for session, task in reversed(_here.entered):
-        if task is None or task is _current_task():
-            return session
-        session.recording.unobserved += 1
+    for entered in reversed(_here.thread.entered):
+        if entered.task is None or entered.task is _current_task():
+            return entered.session
+        entered.session.recording.missed()
     return None
 
 
@@ -115,9 +178,10 @@ def describe_running() -> list[str]:
         device.
     """
     lines: list[str] = []
-    for session in list(_sessions):
-        running = session.waited_for
-        if running is None:
+    for known in _sessions:
+        session = known()
+        running = session.waited_for if session is not None else None
+        if session is None or running is None:
             continue
         source = source_of(running.source_info) if running.source_info is not None else ""
         where = f" at {source}" if source else ""

@@ -11,7 +11,7 @@ import jax
 
 from jaxtap_core import _compat
 from jaxtap_core.errors import warn_once
-from jaxtap_core.jaxpr.structure import kind_of
+from jaxtap_core.jaxpr.structure import KINDS
 from jaxtap_core.numerics import broken_promise, current_profile
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.program import Program
@@ -19,7 +19,7 @@ from jaxtap_core.runtime.program import Program
 
 def holds_program(primitive: Any) -> bool:
     """Whether an eager primitive comes with a program in its parameters (``shard_map`` comes with a function)."""
-    return kind_of(primitive) in ("call", "branches", "loop")
+    return KINDS.get(primitive.name) in ("call", "branches", "loop")
 
 
 class Policy:
@@ -37,12 +37,20 @@ class Policy:
     def of_interest(self, primitive: Any) -> bool:
         """Whether there may be something to see in an eager primitive."""
         name = primitive.name
+        if name == "shard_map":
+            return False  # its inside is seen as every shard runs it
         if holds_program(primitive):
             return True
         if any(tap.fits(name) for tap in self.settings.taps):
             return True
         level = self.settings.level
         return level is not None and not self.gate_paused and level.watches(name)
+
+    @functools.cached_property
+    def in_shards(self) -> Settings:
+        """What can be asked of a program that every shard runs for itself outside of ``jit``."""
+        carry = self.settings.emits_carry
+        return replace(self.settings, gate=None, max_trips=None, fail_fast=False, carry=carry).entered()
 
     @property
     def judges_results(self) -> bool:
@@ -54,7 +62,7 @@ class Policy:
         """Whether a program with nothing to observe is compared with itself: where certificates are asked for."""
         if self.settings.identity != "certified" or primitive is not _compat.jit_p:
             return False
-        pure = not _compat.body_of(params["jaxpr"]).jaxpr.effects and not any(params["donated_invars"])
+        pure = not _compat.body_of(params["jaxpr"]).jaxpr.effects
         return pure and not any(_compat.is_ref(jax.typeof(x)) for x in args)
 
     def certifies(self, program: Program) -> bool:

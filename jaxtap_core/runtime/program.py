@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import Plan, Site
 from jaxtap_core.instrument.planner import DEBUG_PRIMITIVES, Planner
 from jaxtap_core.jaxpr.address import current_phase, written_by_jax
+from jaxtap_core.jaxpr.sharding import Shards
 from jaxtap_core.jaxpr.visit import equations
 from jaxtap_core.request.loan import Lenders
 from jaxtap_core.request.settings import Settings
@@ -35,21 +38,50 @@ LATER_ROWS = 32768
 class Variant:
     """A rewritten program: how it is called, and how its extra outputs fold back into states.
 
-    ``kept`` is its jaxpr where ``call`` holds that weakly.
+    Production's jaxpr, from which it was made, is not kept: JAX is to forget it when the user lets go of the program.
+    ``kept`` is the rewritten one where ``call`` holds that weakly.
     """
 
     call: Callable[..., Sequence[Any]]
     tree: Any
+    outputs: int
     takes_run: bool
     kept: Any = None
 
-    def run(self, number: int, args: Sequence[Any], outputs: int) -> tuple[list[Any], dict[int, Any]]:
-        """Outputs of the program and the states of its sites."""
+    def run(
+        self, jaxpr: Any, number: int, args: Sequence[Any], *, guarded: bool = False
+    ) -> tuple[list[Any], dict[int, Any]]:
+        """Outputs of the program and the states of its sites.
+
+        Args:
+            jaxpr: production's program.
+            number: of the run.
+            args: its operands.
+            guarded: whether it stands in for production, so that transfers which the user forbids are forbidden.
+        """
         if self.takes_run:
-            with jax.transfer_guard("allow"):
+            with _compat.unwatched():
                 args = [jnp.asarray(np.int32(number)), *args]
-        outs = self.call(*args)
-        return list(outs[:outputs]), self.tree.unflatten(outs[outputs:])
+        with _at_hand(jaxpr), _compat.unwatched(guarded=guarded):
+            outs = self.call(*args)
+        return list(outs[: self.outputs]), self.tree.unflatten(outs[self.outputs :])
+
+
+class _AtHand(threading.local):
+    jaxpr: Any = None
+
+
+_here = _AtHand()
+
+
+@contextmanager
+def _at_hand(jaxpr: Any) -> Iterator[None]:
+    """Meanwhile JAX may trace the rewriting of ``jaxpr`` (again: under other settings of the user)."""
+    before, _here.jaxpr = _here.jaxpr, jaxpr
+    try:
+        yield
+    finally:
+        _here.jaxpr = before
 
 
 class Program:
@@ -61,6 +93,7 @@ class Program:
         name: of the jitted function or the primitive.
         settings: of the lens. The program serves all equal ones, and keeps none alive.
         source: the user's line that called it.
+        shards: of the ``shard_map`` outside of ``jit`` whose inside runs it: nothing but live events leave it there.
         twin: the same program, called from another line; they share what they compile as far as they can.
 
     Attributes:
@@ -75,14 +108,14 @@ class Program:
         name: str,
         settings: Settings,
         source: str,
+        shards: Shards | None = None,
         twin: Program | None = None,
     ) -> None:
         self.name = name
+        self.shards = shards
         self.lenders: Lenders = Lenders() if twin is None else twin.lenders
         self.lenders.add(settings)
         self.settings = self.lenders.loan()
-        # of a jitted program whoever runs it has it in hand
-        self._jaxpr = weakref.ref(jaxpr) if params is not None else lambda: jaxpr
         self.outputs = len(_compat.body_of(jaxpr).jaxpr.outvars)
         self.eager = params is None or written_by_jax(jaxpr)  # no program that the user made
         self.donates = params is not None and any(params["donated_invars"])
@@ -94,6 +127,7 @@ class Program:
         self.nbytes = _nbytes(jaxpr)
         self.source = source
         self.phase = current_phase()
+        self._lock = threading.RLock()
         self._plans: dict[bool, Plan] = {}
         self._variants: dict[tuple[bool, bool, bool, bool, int], Variant] = {}
         # rows of the buffers whose final length is not known: more after a run for which they did not suffice
@@ -109,17 +143,19 @@ class Program:
             return primitive.bind(*args, **params)  # which also knows what to say of a tracer that leaked
         return run(*args)
 
-    def binds_like(self, params: dict[str, Any]) -> bool:
+    def binds_like(self, params: dict[str, Any], shards: Shards | None) -> bool:
         """Whether another ``jit`` equation of the same jaxpr is compiled the same way."""
-        return self._binding == _compat.jit_settings(params)
+        return self._binding == _compat.jit_settings(params) and self.shards == shards
 
     def plan_of(self, jaxpr: Any, *, replica: bool) -> Plan:
         """The plan; that of a replica leaves debug callbacks out."""
         replica = replica and bool(self.effects)
-        if replica not in self._plans:
-            planner = Planner(self.settings, self.name, replica=replica)
-            self._plans[replica] = planner.plan(jaxpr, self.source, self.phase)
-        return self._plans[replica]
+        with self._lock:
+            if replica not in self._plans:
+                planner = Planner(self.settings, self.name, replica=replica, inside=self.shards is not None)
+                shards = self.shards.number if self.shards is not None else 0
+                self._plans[replica] = planner.plan(jaxpr, self.source, self.phase, shards)
+            return self._plans[replica]
 
     @functools.cached_property
     def may_overflow(self) -> bool:
@@ -141,9 +177,12 @@ class Program:
         most = site.bound if count is None else count
         return most is None or most > room
 
-    def overflowed(self) -> None:
-        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full."""
-        self.rows = LATER_ROWS
+    def overflowed(self, count: int) -> None:
+        """Buffers of unknown length did not suffice: from now on they are larger, and flushed when full.
+
+        Where they cannot be, they are to hold ``count`` events.
+        """
+        self.rows = max(LATER_ROWS, count)
 
     def variant(
         self,
@@ -168,9 +207,10 @@ class Program:
         replica = replica and (bool(self.effects) or self.donates)
         copying = copying and self.plan.looks_into_steps
         key = (replica, flushing, diagnosing, copying, self.rows)
-        if key not in self._variants:
-            self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
-        return self._variants[key]
+        with self._lock:  # another thread may run the same program: it waits, and nothing compiles twice
+            if key not in self._variants:
+                self._variants[key] = self._build(jaxpr, args, replica, flushing, diagnosing, copying)
+            return self._variants[key]
 
     def _build(
         self, jaxpr: Any, args: Sequence[Any], replica: bool, flushing: bool, diagnosing: bool, copying: bool
@@ -182,6 +222,8 @@ class Program:
 
         def observed(*operands: Any) -> list[Any]:
             run, inputs = (operands[0], operands[1:]) if takes_run else (None, operands)
+            if self.shards is not None:
+                run = jnp.stack([run, lax.axis_index(self.shards.axes)])
             interpreter = Interpreter(
                 plan,
                 self.settings,
@@ -191,25 +233,27 @@ class Program:
                 flushing=flushing,
                 diagnosing=diagnosing,
                 copying=copying,
+                inside=self.shards is not None,
             )
-            outs = interpreter.evaluate(plan.body, self._jaxpr(), inputs)
+            outs = interpreter.evaluate(plan.body, _here.jaxpr, inputs)
             extra, structure = jax.tree.flatten(interpreter.states)
             tree.append(structure)
             return [*outs, *extra]
 
         operands = [np.int32(0), *args] if takes_run else list(args)
         asks = self._params is not None and _asks(self._params, _usable_donations(jaxpr, self._params, replica))
+        asks = asks and self.shards is None  # which is a replica
         # constants of our own may go to the device even where the user forbids it to theirs
-        with _compat.set_current_trace(_compat.eval_trace), jax.transfer_guard("allow"):
+        with _compat.set_current_trace(_compat.eval_trace), _compat.unwatched(), _at_hand(jaxpr):
             if not asks:
                 # the common case by the short road: traced once, dispatched in C++
                 observed.__name__ = observed.__qualname__ = self.name
                 function = jax.jit(observed)
                 function.trace(*operands)
-                return Variant(function, tree[-1], takes_run)
+                return Variant(function, tree[-1], self.outputs, takes_run)
             new = jax.make_jaxpr(observed)(*operands)
         params = self._bind_params(jaxpr, new, takes_run, replica)
-        return Variant(_compat.runner_of(params), tree[-1], takes_run, kept=new)
+        return Variant(_compat.runner_of(params), tree[-1], self.outputs, takes_run, kept=new)
 
     def _bind_params(self, jaxpr: Any, new: Any, takes_run: bool, replica: bool) -> dict[str, Any]:
         """Production's parameters, made to fit the rewritten program's operands and outputs."""
@@ -274,5 +318,5 @@ def _effects(jaxpr: Any) -> frozenset[str]:
     """Names of the primitives with side effects in a program."""
     if not _compat.body_of(jaxpr).jaxpr.effects:
         return frozenset()
-    acting = (eqn for eqn in equations(jaxpr) if eqn.effects)
+    acting = (eqn for eqn in equations(jaxpr) if not all(map(_compat.is_internal_effect, eqn.effects)))
     return frozenset(eqn.primitive.name for eqn in acting if not any(_compat.sub_jaxprs(eqn.params)))

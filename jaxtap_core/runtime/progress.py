@@ -28,7 +28,7 @@ from jaxtap_core.runtime.cache import PROGRAMS
 from jaxtap_core.runtime.context import Running
 from jaxtap_core.runtime.policy import holds_program
 from jaxtap_core.runtime.program import Program
-from jaxtap_core.runtime.receiver import Receiver
+from jaxtap_core.runtime.receiver import Receiver, Run
 from jaxtap_core.runtime.runs import close_run, open_run
 from jaxtap_core.runtime.session import Session
 
@@ -156,7 +156,7 @@ class Ahead:
         run = open_run(_Counter(settings, loops), program.name, 0, program.plan.sites)
         try:
             variant = program.variant(jaxpr, args, replica=True, flushing=False)
-            jax.block_until_ready(variant.run(run.number, args, program.outputs))
+            jax.block_until_ready(variant.run(jaxpr, run.number, args))
         except Exception:
             self._unfit.add(program)
         finally:
@@ -171,7 +171,7 @@ class _Counter(Receiver):
         super().__init__(settings, Recording(), keep=False)
         self._loops = loops
 
-    def open_stream(self, site: Site, program: str, call: int, phase: str, lanes: int) -> Handle:
+    def open_stream(self, site: Site, run: Run, phase: str, lanes: int) -> Handle:
         return self._loops[site.path].hear
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,37 @@ def _message(answer: Any) -> str:
     return answer if isinstance(answer, str) else "alert"
 
 
+@dataclass(eq=False, slots=True)
+class Run:
+    """One run of one program: tells its emissions where to go.
+
+    Attributes:
+        number: which its emissions carry.
+        receiver: who takes them.
+        program, call: as in `TapEvent`.
+        sites: of its plan: the emissions of a program that was compiled for another line belong to them.
+        alerts: of whoever waits for the run, such as the session that started it; its alerts are added.
+        handles: the functions that take its live events, by the place that they come from.
+    """
+
+    number: int
+    receiver: Receiver
+    program: str
+    call: int
+    sites: Mapping[int, Site]
+    alerts: list[Alert]
+    handles: dict[object, Handle] = field(default_factory=dict)
+
+    def open(self, site: Site, phase: str, lanes: int) -> Handle:
+        """The function that takes the live events of one site."""
+        return self.receiver.open_stream(self.sites[site.number], self, phase, lanes)
+
+
 class Receiver:
     """Receives what sites of observed programs send, on behalf of one recording.
+
+    Several programs may send at once, from several threads. Events enter the recording under its own lock, which
+    nobody holds for long, so that it can be read meanwhile; callbacks are called one at a time under another.
 
     Args:
         settings: whose callbacks, predicates and sinks are served.
@@ -46,7 +76,6 @@ class Receiver:
 
     Attributes:
         unmet: what was asked for and not met so far.
-        alerted: whether there was an alert since it was last set back.
         last: the last event that somebody listened to.
     """
 
@@ -54,21 +83,29 @@ class Receiver:
         self.settings = settings
         self.recording = recording
         self._keep = keep
-        self._lock = threading.RLock()
+        self._one_at_a_time = threading.RLock()
         self._silenced: set[Hashable] = set()
         self._told: set[tuple[Any, ...]] = set()
         self._leaving: tuple[str, BaseException] | None = None
         self._blocks = 0
         self.unmet = Unmet(settings)
-        self.alerted = False
+        self._served, self._over = 0, False
         self.last: TapEvent | None = None
 
     # -- blocks
 
     def enter(self) -> None:
         """A block, or a call of a wrapped function, begins."""
-        self._blocks += 1
-        self.alerted = False
+        with self._one_at_a_time:
+            self._blocks += 1
+            self._served += 1
+
+    def end(self, *, last: bool) -> bool:
+        """A session is over; says whether nothing more will come, once the ``last`` and those beside it are."""
+        with self._one_at_a_time:
+            self._served -= 1
+            self._over |= last
+            return self._over and not self._served
 
     def rest(self, *, last: bool) -> None:
         """A block, or a call of a wrapped function, is over: its sinks are closed, or complete until the next call.
@@ -83,7 +120,8 @@ class Receiver:
     def leave(self, body: BaseException | None) -> None:
         """A block is left, for ``body`` where that is being raised; see `raise_meant`."""
         __tracebackhide__ = True
-        self._blocks -= 1
+        with self._one_at_a_time:
+            self._blocks -= 1
         self.raise_meant(body)
 
     def raise_meant(self, body: BaseException | None = None) -> None:
@@ -101,12 +139,11 @@ class Receiver:
 
     # -- arrival
 
-    def open_stream(self, site: Site, program: str, call: int, phase: str, lanes: int) -> Handle:
+    def open_stream(self, site: Site, run: Run, phase: str, lanes: int) -> Handle:
         """The function that takes the live events of one site during one run, one call an event."""
-        with self._lock:
-            stream = self._stream(site, program, call, phase, live=True, lanes=lanes or None)
-        keep, lock, key = self._keep, self._lock, stream.key
-        listeners = self._listeners(site)
+        stream = self._stream(site, run, phase, live=True, lanes=lanes or None)
+        keep, lock, key, alerts = self._keep, self.recording.lock, stream.key, run.alerts
+        listeners, one_at_a_time = self._listeners(site, run), self._one_at_a_time
         columns = stream.leaves
         single = columns[0] if len(columns) == 1 else None
         assert stream.time is not None
@@ -115,9 +152,8 @@ class Receiver:
         def handle(
             steps: tuple[int, ...], lane: Any, active: Any, leaves: Sequence[np.ndarray], now: float, shard: int | None
         ) -> bool:
-            with lock:
-                if keep:
-                    vectors.append(steps)
+            if keep:
+                with lock:
                     times.append(now)
                     if single is not None:
                         single.append(leaves[0])
@@ -130,41 +166,45 @@ class Receiver:
                         stream.lanes.append(lane)
                     if stream.device is not None:
                         stream.device.append(shard)
-                if listeners:
-                    values = [leaf[()] for leaf in leaves]
-                    event = self.last = arrived(key, steps, values, lane, active, shard, now)
+                    vectors.append(steps)  # last: as many events are there as there are steps
+            if listeners:
+                values = [leaf[()] for leaf in leaves]
+                event = arrived(key, steps, values, lane, active, shard, now)
+                with one_at_a_time:
+                    self.last = event
                     for listen in listeners:
                         listen(event)
-                return self.alerted or self._leaving is not None
+            return bool(alerts) or self._leaving is not None
 
         return handle
 
-    def data(self, site: Site, program: str, call: int, buffer: Buffer, rows: int, shard: int | None = None) -> None:
+    def data(self, site: Site, run: Run, buffer: Buffer, rows: int, shard: int | None = None) -> None:
         """``rows`` events (of one shard) came as data. The arrays may be views of device memory: they are copied."""
         if not rows:
             return
-        with self._lock:
-            stream = self._stream(site, program, call, "", live=False, lanes=None)
+        stream = self._stream(site, run, "", live=False, lanes=None)
+        with self.recording.lock:
             start = len(stream)
-            stream.steps.extend(np.array(buffer.steps[:rows]))
             for column, leaf in zip(stream.leaves, buffer.leaves, strict=True):
                 column.extend(np.array(leaf[:rows]))
             if stream.active is not None:
                 stream.active.extend(np.array(buffer.active[:rows]))
             if stream.device is not None:
                 stream.device.extend(np.full(rows, shard, np.int32))
-            listeners = self._listeners(site)
-            if listeners:
-                for row in range(start, len(stream)):
+            stream.steps.extend(np.array(buffer.steps[:rows]))
+            came = stream.frozen()
+        if listeners := self._listeners(site, run):
+            with self._one_at_a_time:
+                for row in range(start, len(came)):
                     for listen in listeners:
-                        listen(stream.event(row))
+                        listen(came.event(row))
 
-    def _stream(self, site: Site, program: str, call: int, phase: str, *, live: bool, lanes: int | None) -> Stream:
+    def _stream(self, site: Site, run: Run, phase: str, *, live: bool, lanes: int | None) -> Stream:
         selection = site.selection
         tap = self._tap(site)
         key = StreamKey(
-            program=program,
-            call=call,
+            program=run.program,
+            call=run.call,
             path=site.path,
             kind=site.kind,
             total=site.total,
@@ -184,14 +224,14 @@ class Receiver:
             lanes=lanes,
             sharded=bool(site.shards),
         )
-        return self.recording.stream(key, make)
+        return self.recording.stream(key, lanes, make) if self._keep else make()
 
     def _tap(self, site: Site) -> Tap | None:
         return None if site.tap is None else self.settings.taps[site.tap]
 
     # -- listeners
 
-    def _listeners(self, site: Site) -> list[Callable[[TapEvent], None]]:
+    def _listeners(self, site: Site, run: Run) -> list[Callable[[TapEvent], None]]:
         """Everybody on the host who wants to see each event of ``site``, in the order in which they are told."""
         settings, tap = self.settings, self._tap(site)
         found: list[Callable[[TapEvent], None]] = []
@@ -200,19 +240,19 @@ class Receiver:
             if tap.mode == "nan":
                 message = name + "/".join(map(word, ("nan", "inf") if tap.inf else ("nan",)))
                 once = tap.once
-                found.append(lambda event: self._alert(event, message, once, site.tap))
+                found.append(lambda event: self._alert(run, event, message, once, site.tap))
             elif tap.mode == "print":
                 found.append(lambda event: self._print(event, name, once_of=site.tap if tap.once else None))
             if (predicate := tap.alert) is not None:
-                found.append(lambda event: self._ask("alert", predicate, event.value, event, tap.once, site.tap))
+                found.append(lambda event: self._ask(run, "alert", predicate, event.value, event, tap.once, site.tap))
             found += self._caller("on_value", tap.on_value)
         elif site.kind == "carry":
             if (alert := settings.alert) is not None:
-                found.append(lambda event: self._ask("alert", alert, event, event, settings.alert_once))
+                found.append(lambda event: self._ask(run, "alert", alert, event, event, settings.alert_once))
             found += self._caller("on_step", settings.on_step)
         else:
             if (alert_ys := settings.alert_ys) is not None:
-                found.append(lambda event: self._ask("alert_ys", alert_ys, event, event, settings.alert_ys_once))
+                found.append(lambda event: self._ask(run, "alert_ys", alert_ys, event, event, settings.alert_ys_once))
             found += self._caller("on_ys", settings.on_ys)
         for sink in settings.sinks:
             found += self._caller(f"sink {sink!r}", sink.write)
@@ -243,6 +283,7 @@ class Receiver:
 
     def _ask(
         self,
+        run: Run,
         what: str,
         predicate: Callable[..., Any],
         value: Any,
@@ -252,10 +293,10 @@ class Receiver:
     ) -> None:
         message = self._call(what, predicate, value, answer=_message)
         if message:
-            self._alert(event, message, once, tap)
+            self._alert(run, event, message, once, tap)
 
-    def _alert(self, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
-        if self.alerted and self.settings.fail_fast:
+    def _alert(self, run: Run, event: TapEvent, message: str, once: bool, tap: int | None) -> None:
+        if run.alerts and self.settings.fail_fast:
             return  # the program is being stopped for the first one
         if once and not self._first("alert", event, tap):
             return
@@ -264,7 +305,7 @@ class Receiver:
         place = " ".join(part for part in (event.path, event.position) if part)
         source = f" ({event.source.partition(' ')[0]})" if event.source else ""
         _say(f"[tap] FAIL {place}: {message}{source}")
-        self.alerted = True
+        run.alerts.append(alert)
 
     def _print(self, event: TapEvent, name: str, once_of: int | None) -> None:
         if once_of is None or self._first("line", event, once_of):

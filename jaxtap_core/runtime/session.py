@@ -20,13 +20,14 @@ from jaxtap_core.gate.raised import has_raised
 from jaxtap_core.gate.suspects import Case, Suspects
 from jaxtap_core.instrument.stop_flag import STOP_FLAG
 from jaxtap_core.jaxpr.address import current_phase
+from jaxtap_core.jaxpr.sharding import Shards, shards_here
 from jaxtap_core.jaxpr.values import can_hold_nan
-from jaxtap_core.records.events import Certificate, Finding, ProgramVerdict
+from jaxtap_core.records.events import Alert, Finding, ProgramVerdict
 from jaxtap_core.records.kinds import Bad
 from jaxtap_core.request.settings import Settings
 from jaxtap_core.runtime.cache import PROGRAMS
 from jaxtap_core.runtime.context import Running, over
-from jaxtap_core.runtime.pending import Pending, Queue, collect, held
+from jaxtap_core.runtime.pending import Pending, Queue, collect, held, spared
 from jaxtap_core.runtime.policy import Policy, inherited, inherits_gate, uncertifiable
 from jaxtap_core.runtime.program import Program
 from jaxtap_core.runtime.receiver import Receiver
@@ -37,13 +38,18 @@ KEPT = 16  # findings of a recording whose programs and inputs are kept, so that
 
 
 class Session:
-    """Executes programs under one lens and keeps what they bring.
+    """Executes programs of one thread under one lens and keeps what they bring.
 
     Args:
-        receiver: where everything goes, and what is asked of the lens; it may have served a session before.
+        receiver: where everything goes, and what is asked of the lens; it may have served a session before, and serve
+            those of other threads meanwhile.
         last: whether no session of that receiver follows.
         outer: the session of the block around, whose gate and budget hold in this one too: what it would have found
             is still found, and told it.
+
+    Attributes:
+        findings: where those of its programs go: its recording's, or those of the block whose gate it is.
+        found, alerts: what came of its own programs, and of blocks inside that share its gate.
     """
 
     def __init__(self, receiver: Receiver, *, last: bool = True, outer: Session | None = None) -> None:
@@ -53,18 +59,33 @@ class Session:
         mine = receiver.settings
         self.policy = Policy((mine if outer is None else inherited(mine, outer.settings)).entered())
         self.settings: Settings = self.policy.settings
+        self.found: list[Finding] = []
+        self.alerts: list[Alert] = []
+        self._told: tuple[Session, ...] = ()
         if outer is not None and inherits_gate(mine, outer.settings):
             self.findings = outer.findings
+            self._told = (outer, *outer._told)
             self.policy.gate_paused = outer.policy.gate_paused
+        self._outer = outer
         self._last = last
-        receiver.enter()
-        self._known = len(self.recording.findings), len(self.recording.alerts)
+        self._closed = False
         self._queue = Queue(self._settle)
         self.running: Running | Pending | None = None
         self._verdicts: list[ProgramVerdict] = []
         self._suspects = Suspects(self._close_case)
         self._order: dict[int, int] = {}
         self._raised = False
+        receiver.enter()
+
+    def beside(self) -> Session:
+        """A session of another thread (or task) for the same recording, under the same gate and budget.
+
+        What it finds stops, and is raised in, its own thread alone.
+        """
+        session = Session(self.receiver, last=False, outer=self._outer)
+        session._told = ()
+        session.policy.gate_paused = self.policy.gate_paused
+        return session
 
     # -- execution
 
@@ -72,7 +93,8 @@ class Session:
         """Run one program, observed as far as the lens asks for it; gives what production gives."""
         __tracebackhide__ = True  # what the program or a budget raises is the user's, not ours
         try:
-            jaxpr, program = self._program_of(primitive, args, params)
+            with _compat.unwatched():
+                jaxpr, program = self._program_of(primitive, args, params)
         except LensError:
             raise
         except Exception as error:
@@ -87,13 +109,55 @@ class Session:
             return self._observed(running, primitive, args, params, jaxpr, program)
         finally:
             self.running = None
+            if self._closed:  # the block was left in another thread meanwhile
+                self._write_up()
 
-    def _program_of(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Program | None]:
+    def execute_in_shards(self, primitive: Any, args: Sequence[Any], params: dict[str, Any], within: Any) -> Any:
+        """Run one program of every shard of a ``shard_map`` outside of ``jit``.
+
+        What is observed leaves a replica live, and is not certified; a gate does not look into it.
+
+        Args:
+            primitive, args, params: as JAX has them.
+            within: its trace, which runs them on all shards at once.
+        """
+        __tracebackhide__ = True
+        with _compat.set_current_trace(within):
+            try:
+                with _compat.unwatched():
+                    self._observe_in_shards(primitive, args, params)
+            except LensError:
+                raise
+            except Exception as error:
+                self._unobservable(primitive, params, error)
+            return primitive.bind(*args, **params)
+
+    def _observe_in_shards(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> None:
+        shards = shards_here()
+        if shards is None or shards.spread:
+            return
+        jaxpr, program = self._program_of(primitive, args, params, shards)
+        if program is None or not program.plan.sites or not program.debug_only:
+            return
+        call = self.recording.next_call(program.name)
+        run = open_run(self.receiver, program.name, call, program.plan.sites, self.alerts)
+        try:
+            variant = program.variant(jaxpr, args, replica=True, flushing=False)
+            jax.block_until_ready(variant.run(jaxpr, run.number, args))
+            jax.effects_barrier()
+        finally:
+            close_run(run)
+
+    def _program_of(
+        self, primitive: Any, args: Sequence[Any], params: dict[str, Any], shards: Shards | None = None
+    ) -> tuple[Any, Program | None]:
         """The program as the lens sees it, or ``None`` for a primitive in which there is nothing to see."""
+        settings = self.settings if shards is None else self.policy.in_shards
+        source = _compat.current_source
         if primitive is _compat.jit_p:
-            jaxpr, program = params["jaxpr"], PROGRAMS.jitted(params, self.settings, _compat.current_source)
+            jaxpr, program = params["jaxpr"], PROGRAMS.jitted(params, settings, source, shards)
         elif self.policy.of_interest(primitive):
-            jaxpr, program = PROGRAMS.eager(primitive, args, params, self.settings, _compat.current_source)
+            jaxpr, program = PROGRAMS.eager(primitive, args, params, settings, source, shards)
         else:
             return None, None
         self.receiver.unmet.note(program.name, program.plan.met)
@@ -119,11 +183,11 @@ class Session:
         __tracebackhide__ = True
         run = _bind if program is None else program.production
         twice = self.policy.runs_twice(primitive, args, params)
+        kept = self._held(args, params)
         if not (self.policy.judges_results or twice):
             return run(primitive, args, params)
-        kept = self._held(args, params)
         try:
-            again = run(primitive, args, params) if twice else None
+            again = run(primitive, spared(args, params), params) if twice else None
             outs = run(primitive, args, params)
         except Exception:
             self._has_raised(self._pending(running, primitive, args, params, kept, program))
@@ -167,7 +231,8 @@ class Session:
         self._queue.give_up([x for x, gone in zip(args, donated, strict=True) if gone])
         if self.settings.level is None:
             return args
-        return held(args, donated, keep_donated=self.settings.keep_donated)
+        with _compat.unwatched():
+            return held(args, donated, keep_donated=self.settings.keep_donated)
 
     def _observed(
         self,
@@ -186,7 +251,7 @@ class Session:
         )
         kept = self._held(args, params)
         call = self.recording.next_call(program.name)
-        run = open_run(self.receiver, program.name, call, program.plan.sites)
+        run = open_run(self.receiver, program.name, call, program.plan.sites, self.alerts)
         try:
             variant = program.variant(jaxpr, args, replica=certified, flushing=flushing, copying=self._copying)
         except LensError:
@@ -196,8 +261,10 @@ class Session:
             self._unobservable(primitive, params, error)
             return program.production(primitive, args, params)
         try:
-            observed, states = variant.run(run.number, args, program.outputs)
+            observed, states = variant.run(jaxpr, run.number, args, guarded=not certified)
             outs = program.production(primitive, args, params) if certified else observed
+            if not certified:
+                _compat.check_finite(primitive, outs)
         except BaseException as error:
             close_run(run)
             if isinstance(error, Exception):
@@ -252,17 +319,20 @@ class Session:
 
     def _raise_alert(self) -> None:
         """With ``fail_fast``, raise the first alert or finding of this session, or what else is to leave it."""
-        findings, alerts = self._known
-        for finding in self.recording.findings[findings:]:
+        for finding in self.found:
             if not finding.masked:
                 raise TapAlert(str(finding), finding=finding)
-        for alert in self.recording.alerts[alerts:]:
+        for alert in self.alerts:
             raise TapAlert(str(alert), alert=alert)
         self.receiver.raise_meant()
 
     # -- afterwards
 
     def _settle(self, pending: Pending) -> None:
+        with _compat.unwatched():
+            self._wait_and_judge(pending)
+
+    def _wait_and_judge(self, pending: Pending) -> None:
         # whoever reads the results of a program waits for it
         self.running = pending
         gated = self.settings.level is not None
@@ -274,7 +344,7 @@ class Session:
                 return  # most programs end here
             if pending.program is not None:
                 jax.block_until_ready(_still_there((*pending.outs, *(pending.observed or ()))))
-                collect(pending, self.receiver, copying=self._copying)  # what is live may still be on its way
+                collect(pending, copying=self._copying)  # what is live may still be on its way
             if pending.observed is not None or pending.reason:
                 verdict = certify(pending)
                 self._verdicts.append(verdict)
@@ -309,6 +379,8 @@ class Session:
     def _enter(self, found: list[Finding], executed: Executed) -> None:
         self._order.update((id(finding), executed.number) for finding in found)
         self.findings += found
+        for session in (self, *self._told):
+            session.found += found
 
     def _close_case(self, case: Case) -> None:
         level = self.settings.level
@@ -328,19 +400,22 @@ class Session:
 
     def close(self, *, failed: bool = False) -> None:
         """Wait for everything outstanding and write up the certificate and the warnings."""
-        self._queue.drain()
-        self._suspects.close()
-        self.findings.sort(key=lambda finding: (finding.masked, self._order.get(id(finding), -1)))
+        self._closed = True
+        self._write_up()
         over(self)
         jax.effects_barrier()
-        if self._verdicts:
-            before = self.recording.certificate
-            self.recording.certificate = Certificate((*(before.programs if before else ()), *self._verdicts))
-        self.receiver.rest(last=self._last)
+        self.receiver.rest(last=self.receiver.end(last=self._last))
         if not failed:
             self.receiver.unmet.tell()
             if self.settings.fail_fast:
                 self._raise_alert()
+
+    def _write_up(self) -> None:
+        self._queue.drain()
+        self._suspects.close()
+        self.findings.sort(key=lambda finding: (finding.masked, self._order.get(id(finding), -1)))
+        verdicts, self._verdicts = self._verdicts, []
+        self.recording.certify(verdicts)
 
 
 def _still_there(values: Sequence[Any]) -> list[Any]:

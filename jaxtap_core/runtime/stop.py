@@ -132,7 +132,7 @@ def budget_error(pending: Pending, settings: Settings, budget: Budget, steps: np
     lane, diagnosis = None, Diagnosis("too long", "its inputs were donated, so it was not run again", None, {})
     try:
         variant = again.variant(jaxpr, pending.args, replica=True, flushing=False, diagnosing=True)
-        _, states = variant.run(0, pending.args, again.outputs)
+        _, states = variant.run(jaxpr, 0, pending.args)
     except RuntimeError:
         return LoopBudgetExceeded(budget.path, outer, lane, budget.source, trips, diagnosis)
     ended = jax.tree.map(np.asarray, states[mine.number])

@@ -45,7 +45,7 @@ def shown(item: pytest.Item) -> Iterator[None]:
     if not shows(item.config):
         yield
         return
-    import jaxtap_core as tap
+    from jaxtap_core.api.record import standing
     from jaxtap_core.runtime.progress import Ahead, watching
 
     line = _Line(item.name, item.config.stash[STDERR])
@@ -59,7 +59,7 @@ def shown(item: pytest.Item) -> Iterator[None]:
     thread = threading.Thread(target=draw, name="jaxtap-live", daemon=True)
     thread.start()
     try:
-        with watching(ahead), tap.record(carry=False):
+        with watching(ahead), standing(carry=False):
             yield
     finally:
         over.set()

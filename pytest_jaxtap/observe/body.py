@@ -85,9 +85,9 @@ class Body:
         self._recording: Any = None
 
     def __enter__(self) -> None:
-        import jaxtap_core as tap
+        from jaxtap_core.api.record import standing
 
-        self._block = tap.record(**self._watch.demand.body_options())
+        self._block = standing(**self._watch.demand.body_options())
         self._recording = self._block.__enter__()
         self._watch.add_body(self._recording)
 

@@ -24,7 +24,7 @@ def add(recording, path="scan[0]", *, dtypes=("float32",), shapes=((),), **more)
     key = StreamKey(**fields, label=more.pop("label", ""))
     shapes = list(shapes) * (len(key.names) // len(shapes))
     dtypes = [np.dtype(dtype) for dtype in dtypes]
-    return recording.stream(key, lambda: Stream(key, dtypes, shapes, **more))
+    return recording.stream(key, more.get("lanes"), lambda: Stream(key, dtypes, shapes, **more))
 
 
 def fill(stream, steps, *leaves):

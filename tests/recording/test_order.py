@@ -53,7 +53,7 @@ def test_order_does_not_depend_on_the_order_of_arrival():
             (stream,) = rec.streams
             order = np.array([3, 0, 4, 1, 2])
             shuffled = tap.Recording()
-            new = shuffled.stream(stream.key, lambda s=stream: type(s)(s.key, [np.dtype("f4")], [()], live=True))
+            new = shuffled.stream(stream.key, None, lambda s=stream: type(s)(s.key, [np.dtype("f4")], [()], live=True))
             for row in order:
                 new.steps.append(stream.steps.array[row])
                 new.leaves[0].append(stream.leaves[0].array[row])

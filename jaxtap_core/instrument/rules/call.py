@@ -11,6 +11,7 @@ from jaxtap_core import _compat
 from jaxtap_core.instrument.interpreter import Interpreter
 from jaxtap_core.instrument.plan import EqnPlan
 from jaxtap_core.instrument.registry import rule
+from jaxtap_core.instrument.rules.custom import CUSTOM
 from jaxtap_core.jaxpr.structure import WITHIN, inner_programs
 
 
@@ -25,6 +26,8 @@ def _constrained(values: list[Any], shardings: Any) -> list[Any]:
 @rule("call")
 def call_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[Any]) -> list[Any]:
     """``jit``, ``checkpoint``, custom rules, ``custom_linear_solve``: transparent."""
+    if interpreter.inside and eqn.primitive.name in CUSTOM:
+        return CUSTOM[eqn.primitive.name](interpreter, eqn, plan, values)
     wrapped = inner_programs(eqn)[WITHIN]
     inputs = wrapped.arguments(values)
     params = eqn.params

@@ -81,7 +81,7 @@ def _program(jaxpr: Any, bad: Bad, phase: Phase, *, births: bool) -> Callable[..
     number = id(jaxpr)
     known = _programs.get(number)
     if known is None or known[0]() is not jaxpr:
-        forget = lambda _, number=number: _programs.pop(number, None)
+        forget = lambda _, number=number, programs=_programs: programs.pop(number, None)
         known = _programs[number] = (weakref.ref(jaxpr, forget), {})
     key = bad, phase, births
     if key not in known[1]:
@@ -135,7 +135,7 @@ def reachable(jaxpr: Any, given: Sequence[bool], is_bad: Callable[[Any], bool]) 
 
     for eqn in inner.eqns:
         operands = [read(atom) for atom in eqn.invars]
-        if kind_of(eqn.primitive) == "call":
+        if kind_of(eqn) == "call":
             call = inner_programs(eqn)[WITHIN]
             outs = reachable(call.jaxpr, call.arguments(operands), is_bad)
         else:

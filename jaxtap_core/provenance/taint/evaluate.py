@@ -97,7 +97,7 @@ class Evaluation:
         return [read(atom, where.library) for atom in inner.outvars]
 
     def _equation(self, eqn: Any, operands: list[Tainted], numbering: Numbering, where: Where) -> list[Tainted]:
-        kind = kind_of(eqn.primitive)
+        kind = kind_of(eqn)
         here = replace(where, phase=phase_of(eqn.source_info, where.phase))
         if kind in ("loop", "branches"):
             segment = numbering.structure(eqn.primitive.name, built_by_jax(eqn.source_info))

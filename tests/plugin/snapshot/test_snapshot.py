@@ -24,7 +24,7 @@ def record(x=X, path="scan[0]", name="step_size", steps=None, extra=False):
     recording = Recording()
     for where in [path, "while[9]"] if extra else [path]:
         key = StreamKey("train", 0, where, "carry", N, 1, "forward", "m.py:1 (f)", (name,), tuple)
-        stream = recording.stream(key, lambda: Stream(key, [x.dtype], [x.shape[1:]]))
+        stream = recording.stream(key, None, lambda: Stream(key, [x.dtype], [x.shape[1:]]))
         stream.steps.extend(np.asarray(np.arange(len(x)) if steps is None else steps, np.int32)[:, None])
         stream.leaves[0].extend(x)
     return recording
