@@ -214,6 +214,7 @@ class Receiver:
             names=selection.names,
             rebuild=selection.rebuild,
             label=tap.label if tap is not None else "",
+            tap=site.tap or 0,
         )
         make = lambda: Stream(
             key,

@@ -22,7 +22,8 @@ class StreamKey:
     """Everything that the events of one stream have in common.
 
     A stream is what one place of one program emitted during one call. ``rebuild`` puts the leaves of an event back
-    into the pytree that the user selected; ``names`` are their column names.
+    into the pytree that the user selected; ``names`` are their column names; ``tap`` tells several taps on one
+    primitive apart.
     """
 
     program: str
@@ -36,12 +37,13 @@ class StreamKey:
     names: tuple[str, ...]
     rebuild: Callable[[Sequence[Any]], Any]
     label: str = ""
+    tap: int = 0
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Sort key of the canonical order; numbers inside paths compare as numbers."""
         path = tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", self.path))
-        return (self.program, self.call, path, self.kind, self.label)
+        return (self.program, self.call, path, self.kind, self.label, self.tap)
 
     def __deepcopy__(self, memo: Any) -> StreamKey:
         return self  # nothing in it changes

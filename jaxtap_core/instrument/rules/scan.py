@@ -44,9 +44,10 @@ def scan_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[An
         return (new, step + 1, firsts, after), ys
 
     def stoppable(state: Any, x: Any) -> Any:
-        ys = jax.eval_shape(body, state, x)[1]
+        # what a skipped step puts out is known from the program: the body is not traced for it, which would double the
+        # work at every loop that stands in another
         zeros = lambda y: sharded_like(jnp.zeros(y.shape, y.dtype), explicit_sharding(y))
-        skip = lambda: (state, list(map(zeros, ys)))
+        skip = lambda: (state, [zeros(var.aval) for var in _outputs(scan)])
         return lax.cond(state[3][STOP_FLAG].place < 0, lambda: body(state, x), skip)
 
     firsts = start_firsts(interpreter, check, init)
@@ -66,8 +67,12 @@ def scan_rule(interpreter: Interpreter, eqn: Any, plan: EqnPlan, values: list[An
 
 def _zeros_exist(scan: Loop) -> bool:
     """Whether a skipped step can put something in place of its outputs: there are no zero keys."""
-    outputs = _compat.body_of(scan.body).jaxpr.outvars[scan.num_carry :]
-    return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in outputs)
+    return not any(jnp.issubdtype(var.aval.dtype, jax.dtypes.extended) for var in _outputs(scan))
+
+
+def _outputs(scan: Loop) -> list[Any]:
+    """The variables of one step's outputs."""
+    return list(_compat.body_of(scan.body).jaxpr.outvars[scan.num_carry :])
 
 
 def start_firsts(interpreter: Interpreter, check: Check | None, init: list[Any]) -> Any:
