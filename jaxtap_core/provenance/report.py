@@ -81,14 +81,14 @@ def argument(number: int, names: tuple[str, ...]) -> str:
 
 
 def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> Birth:
-    """The operands and outputs of a birth; with ``deep`` also what stands behind them."""
+    """The operands and outputs of a birth; with ``deep`` also what made an infinity among them."""
     activation, node = born.activation, born.node
     values = [host_array(value) for value in activation.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
     if born.element is None:  # of values too big to be searched at every equation
         born = born._replace(element=first_bad(numpy_codes(outputs[born.output]), BITS[born.bad]))
     boxes = tuple(behind_element(activation, node, born.output, born.element))
-    untaken, cause = _behind(born, boxes, operands, names) if deep else ("", "")
+    untaken, cause = _behind(born, boxes, operands, names, deep)
     index = born.element
     if activation.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
         shard = index[0] if index is not None else 0
@@ -133,14 +133,18 @@ def _behind(
     boxes: tuple[tuple[int, Box], ...],
     operands: list[np.ndarray],
     names: tuple[str, ...],
+    deep: bool,
 ) -> tuple[str, str]:
-    """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from)."""
+    """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from).
+
+    An infinity is followed only with ``deep``: the one behind it is not told.
+    """
     activation, numbers = born.activation, born.node.inputs
     zeros, infinities = _odd(born, boxes, operands)
     traced = [trace_zero(activation, numbers[operand], index) for operand, index in zeros]
     if born.bad == "nan" and infinities:
         operand, index = infinities[0]
-        cause = _infinity(activation, numbers[operand], index, names)
+        cause = _infinity(activation, numbers[operand], index, names) if deep else ""
     else:
         cause = next((zero.reason for zero in traced if zero.reason), "")
     return next((branch_of(zero.select) for zero in traced if zero.select is not None), ""), cause
