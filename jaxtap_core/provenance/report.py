@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from jaxtap_core.jaxpr.address import in_backward_rule, library_frames
 from jaxtap_core.jaxpr.values import host_array, is_inexact
 from jaxtap_core.provenance.activation import Activation, numpy_codes
 from jaxtap_core.provenance.backward import Born, Given, behind_element, first_bad, follow
+from jaxtap_core.provenance.chosen import constant
 from jaxtap_core.provenance.dead_branch import branch_of, with_dead_branch
 from jaxtap_core.provenance.dependence import Box, Index, is_single, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES
@@ -17,12 +19,18 @@ from jaxtap_core.records.events import Origin
 from jaxtap_core.records.text import word
 
 
+# Run operation by operation, a backward pass is many programs: the select is in another one than the product.
+GIVEN_COTANGENT = "what does not count, such as a where branch that was not taken (it came into this program as 0)"
+
+
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
     """The report about the end of the way back; ``names`` are those of the program's arguments."""
     if isinstance(end, Given):
         return _given(end, names)
     birth = birth_of(end, names)
-    why = with_dead_branch(end, _checked(birth, explain(birth)))
+    why = with_equal_values(end, with_dead_branch(end, _checked(birth, explain(birth))))
+    if end.node.phase == "backward" and in_backward_rule(end.node.eqn.source_info):
+        why = why._replace(reason=f"{why.reason}; in the backward rule of the custom_vjp called there")
     if end.activation.runner.lead and end.element is not None:
         shard = f"; on shard {end.element[0]} of {end.activation.runner.lead[0]}"
         why = why._replace(reason=why.reason + shard)
@@ -37,6 +45,21 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
         reason=why.reason,
         advice=why.advice,
     )
+
+
+# What a factorization says of the values that its derivative divides by the differences of.
+_VALUES = {"svd": "singular values", "eigh": "eigenvalues", "eig": "eigenvalues"}
+
+
+def with_equal_values(born: Born, why: Why) -> Why:
+    """``why``, with a word of equal values where the derivative of a factorization made it."""
+    functions = [function for _, function in library_frames(born.node.eqn.source_info)]
+    values = next((_VALUES[function] for function in functions if function in _VALUES), "")
+    if not values or born.node.primitive in _VALUES:
+        return why
+    vectors = "singular vectors" if values == "singular values" else "eigenvectors"
+    text = f"{why.reason}; in the derivative of {vectors}, which do not have one where two {values} are equal"
+    return Why(text, f"keep the {values} apart (perturb the matrix), or differentiate only the {values}")
 
 
 def lane_of(activation: Activation) -> Index | None:
@@ -58,8 +81,9 @@ def _box(birth: Birth, operand: int) -> Box | None:
 def _given(end: Given, names: tuple[str, ...]) -> Origin:
     activation, node = end.user or (end.activation, None)
     at = list(end.element) if end.element else ""
+    advice = ""
     if end.input is None:
-        reason = f"the program holds it as a constant: {word(end.bad)}"
+        reason, advice = constant(end) or (f"the program holds it as a constant: {word(end.bad)}", "")
     else:
         reason = f"the program was given it: {argument(end.input, names)}{at} is {word(end.bad)}"
     return Origin(
@@ -71,6 +95,7 @@ def _given(end: Given, names: tuple[str, ...]) -> Origin:
         phase=node.phase if node is not None else "forward",
         operands=(),
         reason=reason,
+        advice=advice,
     )
 
 
@@ -147,7 +172,10 @@ def _behind(
         cause = _infinity(activation, numbers[operand], index, names) if deep else ""
     else:
         cause = next((zero.reason for zero in traced if zero.reason), "")
-    return next((branch_of(zero.select) for zero in traced if zero.select is not None), ""), cause
+    untaken = next((branch_of(zero.select) for zero in traced if zero.select is not None), "")
+    if not untaken and born.node.phase == "backward" and any(zero.given for zero in traced):
+        untaken = GIVEN_COTANGENT
+    return untaken, cause
 
 
 def _odd(

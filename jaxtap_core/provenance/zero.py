@@ -32,10 +32,12 @@ class Zero(NamedTuple):
         select: the equation that put it in the place of the cotangent of a branch that was not taken, if that is
             what it is.
         reason: how else it became zero; empty where that is not known.
+        given: whether it came into the program as zero.
     """
 
     select: Node | None = None
     reason: str = ""
+    given: bool = False
 
 
 class Element(NamedTuple):
@@ -89,6 +91,8 @@ def _trace(activation: Activation, number: int, index: Index) -> Zero:
             return Zero(reason=lost)
         producer = activation.flat.producers[number]
         if producer is None:
+            if activation.entry is None:
+                return Zero(given=True)
             source = _before(activation, number, index)
         else:
             node = activation.flat.nodes[producer]

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtap_core.provenance.reasons.base import REASONS, Birth, Why, overflow, show, untaken, wider, with_cause
 
 
-
 def _scale(birth: Birth) -> str:
     return "scale the numbers" + (", or compute in a wider type" if wider(birth.dtype) else "")
+
 
 # -- sums and products of many
 

@@ -81,7 +81,7 @@ def _program(jaxpr: Any, bad: Bad, phase: Phase, *, births: bool) -> Callable[..
     number = id(jaxpr)
     known = _programs.get(number)
     if known is None or known[0]() is not jaxpr:
-        forget = lambda _, number=number: _programs.pop(number, None)
+        forget = lambda _, number=number, programs=_programs: programs.pop(number, None)  # also when Python ends
         known = _programs[number] = (weakref.ref(jaxpr, forget), {})
     key = bad, phase, births
     if key not in known[1]:
