@@ -303,6 +303,11 @@ def traced_from(jaxpr: Any) -> str:
     return getattr(body_of(jaxpr).jaxpr.debug_info, "func_filename", None) or ""
 
 
+def traced_function(jaxpr: Any) -> str:
+    """Name of the function that a jaxpr was traced from; empty where jax does not say."""
+    return getattr(body_of(jaxpr).jaxpr.debug_info, "func_name", None) or ""
+
+
 def result_paths(jaxpr: Any) -> tuple[str, ...]:
     """Where each output of a jaxpr stood in what the user's function returned."""
     inner = body_of(jaxpr).jaxpr

@@ -7,6 +7,7 @@ JAX's own library code builds are numbered apart as ``jax:scan[0]``, since their
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections import Counter
@@ -85,6 +86,23 @@ def written_by_jax(jaxpr: Any) -> bool:
     return file.startswith(_JAX_ROOT) and not file.startswith(_MACHINERY)
 
 
+def function_of_jax(jaxpr: Any) -> str:
+    """Name of the function of JAX's library that a program is the inside of, empty where it is none that computes."""
+    name = _compat.traced_function(jaxpr) if written_by_jax(jaxpr) else ""
+    return "" if name in _PASSING else name.lstrip("_")
+
+
+def called_of_jax(source_info: Any) -> str:
+    """Name of the function of JAX that was called for an equation, empty where it only passes on what it is given."""
+    asked = [function for file, function in _own_frames(source_info) if not file.startswith(_MACHINERY)]
+    return "" if not asked or asked[-1] in _PASSING else asked[-1].lstrip("_")
+
+
+def in_backward_rule(source_info: Any) -> bool:
+    """Whether an equation is part of the backward rule of a ``custom_vjp``: JAX gives it the line of the call."""
+    return any("custom_vjp" in function for _, function in _own_frames(source_info))
+
+
 def computed_by_jax(source_info: Any) -> bool:
     """Whether the user called a function that computes, such as a density of ``jax.scipy``, and JAX's code the rest.
 
@@ -151,9 +169,25 @@ def _phase(scopes: str, outer: Phase) -> Phase:
 
 
 def source_of(source_info: Any, default: str = "") -> str:
-    """``file.py:line (function)`` of the user's line, or ``default`` where JAX kept none."""
+    """``file.py:line (function)`` of the user's line, or ``default`` where JAX kept none.
+
+    A file of an installed library is told with its package: ``optax/…/transform.py:300 (update_fn)``.
+    """
     frame = _compat.user_frame(source_info)
     if frame is None:
         return default
     function = frame.function.rpartition("<locals>.")[2]
-    return f"{os.path.basename(frame.file)}:{frame.line} ({function})"
+    return f"{_file_for_people(frame.file)}:{frame.line} ({function})"
+
+
+# Folders that hold installed libraries, the standard one left out.
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@functools.lru_cache(maxsize=1024)
+def _file_for_people(file: str) -> str:
+    """The name of a file, with its package where it is one of an installed library."""
+    parts = file.replace(os.sep, "/").split("/")
+    last = max((i for i, part in enumerate(parts[:-1]) if part in _INSTALLED), default=None)
+    inside = parts[-1:] if last is None else parts[last + 1 :]
+    return "/".join(inside if len(inside) < 3 else (inside[0], "…", inside[-1]))

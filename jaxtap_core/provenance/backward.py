@@ -62,7 +62,8 @@ class Given(NamedTuple):
 
     ``input`` is the number of the input, ``None`` for a constant.
 
-    ``user`` is the equation that used it, if any; ``products`` as in `Born`.
+    ``user`` is the equation that used it, if any; ``products`` as in `Born`; ``chooser`` the last select or ``cond``
+    on the way, which chose it, and for which element.
     """
 
     activation: Activation
@@ -71,6 +72,7 @@ class Given(NamedTuple):
     bad: str
     user: tuple[Activation, Node] | None
     products: tuple[Product, ...] = ()
+    chooser: tuple[Activation, Node, Index | None] | None = None
 
 
 def first_bad(code: np.ndarray, bit: int, box: Box = ()) -> Index | None:
@@ -93,6 +95,7 @@ class Way(NamedTuple):
     element: Index | None
     user: tuple[Activation, Node] | None = None
     products: tuple[Product, ...] = ()
+    chooser: tuple[Activation, Node, Index | None] | None = None
 
 
 def follow(
@@ -128,12 +131,12 @@ def follow(
 def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
     """Go one way to its end; the other operands that were bad on it are put to ``others``."""
     bit = BITS[bad]
-    activation, number, index, user, passed = way
+    activation, number, index, user, passed, chooser = way
     products = deque(passed, maxlen=KEPT_PRODUCTS)
     index = checked_element(activation, number, index, bit)
     for _ in range(MOST_EQUATIONS):
         if number in activation.flat.consts:
-            return Given(activation, None, index, bad, user, tuple(reversed(products)))
+            return Given(activation, None, index, bad, user, tuple(reversed(products)), chooser)
         producer = activation.flat.producers[number]
         if producer is None:
             if activation.entry is None:
@@ -146,6 +149,7 @@ def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
             if node.kind == "loop":
                 activation, number, index = _into_loop(activation, node, output, index, bit)
             elif node.kind == "branches":
+                chooser = activation, node, index
                 activation = activation.branch(node, index[0] if index and activation.runner.lead else 0)
                 number = activation.flat.outputs[output]
             elif node.kind == "sharded":
@@ -159,7 +163,11 @@ def _go_back(way: Way, bad: str, others: list[Way]) -> Born | Given:
                     products.append(Product(activation, node, output, index, *operands[0]))
                 if user is None or node.primitive not in MERELY_MOVE:
                     user = activation, node
-                rest = [Way(activation, node.inputs[operand], at, user, before) for operand, at in operands[1:]]
+                if node.primitive == "select_n":
+                    chooser = activation, node, index
+                rest = [
+                    Way(activation, node.inputs[operand], at, user, before, chooser) for operand, at in operands[1:]
+                ]
                 others.extend(reversed(rest))
                 number, index = node.inputs[operands[0][0]], operands[0][1]
                 continue

@@ -95,6 +95,14 @@ def _select(node: Node, output: int, index: Index, values: Sequence[Any]) -> lis
 DEPENDENCE["select_n"] = _select
 
 
+def _random_gamma(node: Node, output: int, index: Index, values: Sequence[Any]) -> list[tuple[int, Box]]:
+    """A draw is made of its own shape parameter, and of the key."""
+    return [(0, (WHOLE,) * len(shape_of(node, 0))), (1, index)]
+
+
+DEPENDENCE["random_gamma"] = _random_gamma
+
+
 # -- moving elements about: the equation itself, run on the numbers of the elements, tells where
 # each came from
 

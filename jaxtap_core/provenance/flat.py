@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from jaxtap_core import _compat
-from jaxtap_core.jaxpr.address import phase_of, source_of
+from jaxtap_core.jaxpr.address import function_of_jax, phase_of, source_of
 from jaxtap_core.jaxpr.structure import WITHIN, EqnKind, ShardMap, inner_programs, kind_of
 from jaxtap_core.jaxpr.values import is_inexact
 from jaxtap_core.jaxpr.visit import Addressed, addressed, map_programs
@@ -45,6 +45,7 @@ class Node:
         inputs, outputs: numbers of its values within the program.
         source, phase: as in `Origin`.
         checked: whether it stands in a ``shard_map`` that checks which values vary between shards.
+        library: name of the function of JAX's library (the outermost one) whose inside it stands in, or empty.
         programs: the inner programs by name, made when first asked for (see `inner`).
     """
 
@@ -55,6 +56,7 @@ class Node:
     source: str
     phase: Phase
     checked: bool = False
+    library: str = ""
     programs: dict[str, FlatProgram] = field(default_factory=dict)
 
     @property
@@ -71,7 +73,7 @@ class Node:
         """The inner program of that name (see `structure`), made when first asked for."""
         if name not in self.programs:
             jaxpr = inner_programs(self.eqn)[name].jaxpr
-            self.programs[name] = _flat(jaxpr, addressed(jaxpr), self.source, self.phase, self.checked)
+            self.programs[name] = _flat(jaxpr, addressed(jaxpr), self.source, self.phase, self.checked, self.library)
         return self.programs[name]
 
     def all_inner(self) -> list[FlatProgram]:
@@ -163,10 +165,12 @@ def flatten(jaxpr: Any, source: str = "", phase: Phase = "forward") -> FlatProgr
     return _flat(jaxpr, addressed(jaxpr), source, phase, checked=False)
 
 
-def _flat(jaxpr: Any, equations: Sequence[Addressed], source: str, phase: Phase, checked: bool) -> FlatProgram:
+def _flat(
+    jaxpr: Any, equations: Sequence[Addressed], source: str, phase: Phase, checked: bool, library: str = ""
+) -> FlatProgram:
     flat = FlatProgram()
     flat.inputs = [flat.new(var.aval) for var in _compat.body_of(jaxpr).jaxpr.invars]
-    flat.outputs = _Flattening(flat, checked).enter(jaxpr, equations, flat.inputs, source, phase)
+    flat.outputs = _Flattening(flat, checked).enter(jaxpr, equations, flat.inputs, source, phase, library)
     return flat
 
 
@@ -176,9 +180,16 @@ class _Flattening:
     checked: bool
 
     def enter(
-        self, jaxpr: Any, equations: Sequence[Addressed], inputs: Sequence[int], source: str, phase: Phase
+        self,
+        jaxpr: Any,
+        equations: Sequence[Addressed],
+        inputs: Sequence[int],
+        source: str,
+        phase: Phase,
+        library: str,
     ) -> list[int]:
         """Number what ``jaxpr`` computes of the values ``inputs``; gives the numbers of its outputs."""
+        library = library or function_of_jax(jaxpr)
         body = _compat.body_of(jaxpr)
         env = dict(zip(body.jaxpr.invars, inputs, strict=True))
         for var, value in zip(body.jaxpr.constvars, body.consts, strict=True):
@@ -194,9 +205,9 @@ class _Flattening:
             here, now = source_of(one.eqn.source_info, source), phase_of(one.eqn.source_info, phase)
             if one.kind == "call":
                 wrapped = inner_programs(one.eqn)[WITHIN]
-                results = self.enter(wrapped.jaxpr, one.within, wrapped.arguments(operands), here, now)
+                results = self.enter(wrapped.jaxpr, one.within, wrapped.arguments(operands), here, now, library)
             else:
-                results = self._node(one, operands, here, now)
+                results = self._node(one, operands, here, now, library)
             env.update(zip(one.eqn.outvars, results, strict=True))
         return [read(atom) for atom in body.jaxpr.outvars]
 
@@ -207,12 +218,12 @@ class _Flattening:
         self.flat.consts[number] = value
         return number
 
-    def _node(self, one: Addressed, operands: list[int], source: str, phase: Phase) -> list[int]:
+    def _node(self, one: Addressed, operands: list[int], source: str, phase: Phase, library: str) -> list[int]:
         results = [self.flat.new(var.aval, len(self.flat.nodes)) for var in one.eqn.outvars]
-        node = Node(one.eqn, one.segment, operands, results, source, phase, self.checked)
+        node = Node(one.eqn, one.segment, operands, results, source, phase, self.checked, library)
         if one.kind == "sharded":  # an address goes on through it, though its values are others
             mapped = ShardMap.of(one.eqn)
-            node.programs[WITHIN] = _flat(mapped.jaxpr, one.within, source, phase, mapped.checked)
+            node.programs[WITHIN] = _flat(mapped.jaxpr, one.within, source, phase, mapped.checked, library)
         self.flat.nodes.append(node)
         return results
 

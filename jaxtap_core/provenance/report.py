@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from jaxtap_core.jaxpr.address import in_backward_rule, library_frames
 from jaxtap_core.jaxpr.values import host_array, is_inexact
 from jaxtap_core.provenance.activation import Activation, numpy_codes
 from jaxtap_core.provenance.backward import Born, Given, behind_element, first_bad, follow
+from jaxtap_core.provenance.chosen import constant
 from jaxtap_core.provenance.dead_branch import branch_of, with_dead_branch
 from jaxtap_core.provenance.dependence import Box, Index, is_single, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES
@@ -16,13 +18,18 @@ from jaxtap_core.provenance.zero import first_zero, trace_zero
 from jaxtap_core.records.events import Origin
 from jaxtap_core.records.text import word
 
+# Run operation by operation, a backward pass is many programs: the select is in another one than the product.
+GIVEN_COTANGENT = "what does not count, such as a where branch that was not taken (it came into this program as 0)"
+
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
     """The report about the end of the way back; ``names`` are those of the program's arguments."""
     if isinstance(end, Given):
         return _given(end, names)
     birth = birth_of(end, names)
-    why = with_dead_branch(end, _checked(birth, explain(birth)))
+    why = with_equal_values(end, with_dead_branch(end, _checked(birth, explain(birth))))
+    if end.node.phase == "backward" and in_backward_rule(end.node.eqn.source_info):
+        why = why._replace(reason=f"{why.reason}; in the backward rule of the custom_vjp called there")
     if end.activation.runner.lead and end.element is not None:
         shard = f"; on shard {end.element[0]} of {end.activation.runner.lead[0]}"
         why = why._replace(reason=why.reason + shard)
@@ -37,6 +44,21 @@ def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
         reason=why.reason,
         advice=why.advice,
     )
+
+
+# What a factorization says of the values that its derivative divides by the differences of.
+_VALUES = {"svd": "singular values", "eigh": "eigenvalues", "eig": "eigenvalues"}
+
+
+def with_equal_values(born: Born, why: Why) -> Why:
+    """``why``, with a word of equal values where the derivative of a factorization made it."""
+    functions = [function for _, function in library_frames(born.node.eqn.source_info)]
+    values = next((_VALUES[function] for function in functions if function in _VALUES), "")
+    if not values or born.node.primitive in _VALUES:
+        return why
+    vectors = "singular vectors" if values == "singular values" else "eigenvectors"
+    text = f"{why.reason}; in the derivative of {vectors}, which do not have one where two {values} are equal"
+    return Why(text, f"keep the {values} apart (perturb the matrix), or differentiate only the {values}")
 
 
 def lane_of(activation: Activation) -> Index | None:
@@ -58,8 +80,9 @@ def _box(birth: Birth, operand: int) -> Box | None:
 def _given(end: Given, names: tuple[str, ...]) -> Origin:
     activation, node = end.user or (end.activation, None)
     at = list(end.element) if end.element else ""
+    advice = ""
     if end.input is None:
-        reason = f"the program holds it as a constant: {word(end.bad)}"
+        reason, advice = constant(end) or (f"the program holds it as a constant: {word(end.bad)}", "")
     else:
         reason = f"the program was given it: {argument(end.input, names)}{at} is {word(end.bad)}"
     return Origin(
@@ -71,6 +94,7 @@ def _given(end: Given, names: tuple[str, ...]) -> Origin:
         phase=node.phase if node is not None else "forward",
         operands=(),
         reason=reason,
+        advice=advice,
     )
 
 
@@ -81,14 +105,14 @@ def argument(number: int, names: tuple[str, ...]) -> str:
 
 
 def birth_of(born: Born, names: tuple[str, ...] = (), *, deep: bool = True) -> Birth:
-    """The operands and outputs of a birth; with ``deep`` also what stands behind them."""
+    """The operands and outputs of a birth; with ``deep`` also what made an infinity among them."""
     activation, node = born.activation, born.node
     values = [host_array(value) for value in activation.values([*node.inputs, *node.outputs])]
     operands, outputs = values[: len(node.inputs)], values[len(node.inputs) :]
     if born.element is None:  # of values too big to be searched at every equation
         born = born._replace(element=first_bad(numpy_codes(outputs[born.output]), BITS[born.bad]))
     boxes = tuple(behind_element(activation, node, born.output, born.element))
-    untaken, cause = _behind(born, boxes, operands, names) if deep else ("", "")
+    untaken, cause = _behind(born, boxes, operands, names, deep)
     index = born.element
     if activation.runner.lead and node.primitive not in COLLECTIVES:  # look at the one shard alone
         shard = index[0] if index is not None else 0
@@ -133,17 +157,24 @@ def _behind(
     boxes: tuple[tuple[int, Box], ...],
     operands: list[np.ndarray],
     names: tuple[str, ...],
+    deep: bool,
 ) -> tuple[str, str]:
-    """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from)."""
+    """(the branch not taken whose cotangent a zero is, or empty; where the odd operand came from).
+
+    An infinity is followed only with ``deep``: the one behind it is not told.
+    """
     activation, numbers = born.activation, born.node.inputs
     zeros, infinities = _odd(born, boxes, operands)
     traced = [trace_zero(activation, numbers[operand], index) for operand, index in zeros]
     if born.bad == "nan" and infinities:
         operand, index = infinities[0]
-        cause = _infinity(activation, numbers[operand], index, names)
+        cause = _infinity(activation, numbers[operand], index, names) if deep else ""
     else:
         cause = next((zero.reason for zero in traced if zero.reason), "")
-    return next((branch_of(zero.select) for zero in traced if zero.select is not None), ""), cause
+    untaken = next((branch_of(zero.select) for zero in traced if zero.select is not None), "")
+    if not untaken and born.node.phase == "backward" and any(zero.given for zero in traced):
+        untaken = GIVEN_COTANGENT
+    return untaken, cause
 
 
 def _odd(

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
+from jaxtap_core.jaxpr.address import library_frames
 from jaxtap_core.jaxpr.values import host_array, is_inexact
 from jaxtap_core.provenance.activation import Activation
-from jaxtap_core.provenance.backward import behind_element, carry_of, into_shards, outside, row_of
+from jaxtap_core.provenance.backward import MERELY_MOVE, behind_element, carry_of, into_shards, outside, row_of
 from jaxtap_core.provenance.dependence import Box, Index
 from jaxtap_core.provenance.flat import CannotReplay, Node
 from jaxtap_core.provenance.reasons.base import is_subnormal, show, widen, zero_text
 
 MOST_EQUATIONS = 100  # equations through which a zero is followed
+
+
+_WIDE = ("float32", "float64")  # types in which few constants that people write become 0
 
 
 class Zero(NamedTuple):
@@ -27,10 +32,12 @@ class Zero(NamedTuple):
         select: the equation that put it in the place of the cotangent of a branch that was not taken, if that is
             what it is.
         reason: how else it became zero; empty where that is not known.
+        given: whether it came into the program as zero.
     """
 
     select: Node | None = None
     reason: str = ""
+    given: bool = False
 
 
 class Element(NamedTuple):
@@ -79,8 +86,13 @@ def _trace(activation: Activation, number: int, index: Index) -> Zero:
     for _ in range(MOST_EQUATIONS):
         if number in activation.flat.consts:
             return Zero(select)
+        lost = _rounded_literal(activation, number)
+        if lost and select is None:
+            return Zero(reason=lost)
         producer = activation.flat.producers[number]
         if producer is None:
+            if activation.entry is None:
+                return Zero(given=True)
             source = _before(activation, number, index)
         else:
             node = activation.flat.nodes[producer]
@@ -100,6 +112,36 @@ def _trace(activation: Activation, number: int, index: Index) -> Zero:
             break
         activation, number, index = source
     return Zero()
+
+
+def _rounded_literal(activation: Activation, number: int) -> str:
+    """What there is to say where a constant that is 0 was added: one that was meant to keep the sum off 0."""
+    producer = activation.flat.producers[number]
+    node = activation.flat.nodes[producer] if producer is not None else None
+    if node is None or node.primitive not in ("add", "max"):
+        return ""
+    dtype = str(activation.flat.avals[number].dtype)
+    if not is_inexact(activation.flat.avals[number]):
+        return ""
+    rectified = any("relu" in function for _, function in library_frames(node.eqn.source_info))
+    if node.primitive == "max" and (dtype in _WIDE or rectified):
+        return ""  # the maximum with 0 is what was meant: of a wide type, in a relu
+    if not any(_is_constant_zero(activation, operand) for operand in node.inputs):
+        return ""
+    what = "added" if node.primitive == "add" else "that is to be the least"
+    least = f"{float(jnp.finfo(dtype).smallest_subnormal):.1g}"
+    return f"the constant {what} at {node.source} is 0 in {dtype}, whose smallest number above 0 is {least}"
+
+
+def _is_constant_zero(activation: Activation, number: int) -> bool:
+    """Whether a value is a constant 0, or such a one broadcast or converted."""
+    flat = activation.flat
+    while number not in flat.consts:
+        producer = flat.producers[number]
+        if producer is None or flat.nodes[producer].primitive not in MERELY_MOVE:
+            return False
+        number = flat.nodes[producer].inputs[0]
+    return not np.any(host_array(flat.consts[number]))
 
 
 def first_zero(value: np.ndarray, box: Box) -> Index | None:

@@ -27,13 +27,15 @@ def tell(finding: Finding, verbose: bool = False) -> list[str]:
         >>> from jaxtap_core.records.events import Finding, TapEvent
         >>> met = TapEvent("scan[0]", 3, 5, (3,), None, "carry", "train", 0)
         >>> tell(Finding(met, "state.x", "nan", count=1, size=8, first_index=(2,)))
-        ["NaN entered scan[0] at step 3 of 5, carry leaf 'state.x', 1 of 8 elements"]
+        ["NaN entered scan[0] at step 3 of 5, carry leaf 'state.x', 1 of 8 elements", '  first bad element: state.x[2]']
     """
     lines = [_headline(finding)]
     if finding.origin is not None:
         lines += _birth(finding.origin, finding.event)
     if finding.last_good is not None:
         lines.append(_last_good(finding))
+    if finding.first_index:
+        lines.append(f"  first bad element: {finding.leaf}{list(finding.first_index)}")
     if finding.origin is not None and finding.origin.advice:
         lines.append(f"  help: {finding.origin.advice}")
     if verbose:
@@ -99,9 +101,7 @@ def _last_good(finding: Finding) -> str:
 
 
 def _details(finding: Finding) -> list[str]:
-    event, lines = finding.event, []
-    if finding.first_index:
-        lines.append(f"  first bad element: {finding.leaf}{list(finding.first_index)}")
+    event, lines = finding.event, list[str]()
     if event.program:
         source = f", {event.source}" if event.source else ""
         lines.append(f"  program: {event.program}, call {event.call}{source}")

@@ -52,6 +52,7 @@ def test_the_story_of_a_carry():
         "  born: cholesky at model.py:31 (mass_matrix), scan[0]/while[1]/cholesky[0], forward",
         "  why:  the matrix is not positive definite (smallest eigenvalue -3.1e-07, float32)",
         "  last finite step 36: state.L min 1.2e-38 max 4.1e+04",
+        "  first bad element: state.L[2, 1]",
         "  help: add a small multiple of the identity",
     ]
     assert str(FOUND) == "\n".join(tell(FOUND))
@@ -59,8 +60,7 @@ def test_the_story_of_a_carry():
 
 def test_more_is_told_when_asked_for():
     lines = tell(FOUND, verbose=True)
-    assert lines[:5] == tell(FOUND)
-    assert "  first bad element: state.L[2, 1]" in lines
+    assert lines[:6] == tell(FOUND)
     assert any(line.startswith("  operand 0: shape (8, 8), dtype float32, min -0.5") for line in lines)
 
 

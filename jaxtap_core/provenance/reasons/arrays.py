@@ -5,9 +5,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtap_core.provenance.reasons.base import REASONS, Birth, Why, overflow, show, untaken, with_cause
+from jaxtap_core.provenance.reasons.base import REASONS, Birth, Why, overflow, show, untaken, wider, with_cause
 
-_SCALE = "scale the numbers, or compute in a wider type"
+
+def _scale(birth: Birth) -> str:
+    return "scale the numbers" + (", or compute in a wider type" if wider(birth.dtype) else "")
+
 
 # -- sums and products of many
 
@@ -22,7 +25,7 @@ def _total(birth: Birth) -> Why | None:
         return None
     what = f"a sum of {part.size} numbers up to {show(np.abs(part).max(initial=0))}"
     if birth.bad == "nan":
-        return Why(f"inf - inf in {what}: parts of it overflow to both sides", _SCALE)
+        return Why(f"inf - inf in {what}: parts of it overflow to both sides", _scale(birth))
     return overflow(birth, what, part.sum())
 
 
@@ -45,7 +48,7 @@ def _product_of_many(birth: Birth) -> Why | None:
     if np.isinf(part).any():
         return Why(with_cause(birth, f"0 * inf in {what}")) if (part == 0).any() else None
     if birth.bad == "nan":
-        return Why(f"0 * inf in {what}: a part of it overflows, and the rest holds or makes a 0", _SCALE)
+        return Why(f"0 * inf in {what}: a part of it overflows, and the rest holds or makes a 0", _scale(birth))
     with np.errstate(all="ignore"):
         return overflow(birth, what, part.prod())
 
@@ -86,7 +89,7 @@ def _contraction(birth: Birth) -> Why | None:
     most = show(np.abs(a).max(initial=0)), show(np.abs(b).max(initial=0))
     what = f"a sum of products of numbers up to {most[0]} and {most[1]}"
     if birth.bad == "nan":
-        return Why(f"inf - inf in {what}: parts of it overflow to both sides", _SCALE)
+        return Why(f"inf - inf in {what}: parts of it overflow to both sides", _scale(birth))
     return overflow(birth, what, (a * b).sum() if a.shape == b.shape and a.ndim == 1 else None)
 
 
@@ -131,7 +134,8 @@ def _cholesky(birth: Birth) -> Why | None:
         greatest = np.linalg.eigvalsh(symmetric)[-1]
         spread = f"eigenvalues {show(least)} to {show(greatest)}"
         reason = f"the matrix is too near singular for {dtype} ({spread})"
-    return Why(reason, "add a small multiple of the identity, or compute in float64")
+    wide = wider(str(dtype))
+    return Why(reason, "add a small multiple of the identity" + (f", or compute in {wide}" if wide else ""))
 
 
 REASONS["cholesky"] = _cholesky

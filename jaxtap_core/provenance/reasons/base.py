@@ -108,7 +108,7 @@ def facts(value: np.ndarray, box: Box | None = None) -> dict[str, Any]:
         if finite.size:
             result |= {"min": finite.min().item(), "max": finite.max().item()}
         result["nonfinite"] = int(numbers.size - finite.size)
-    if box is not None and is_single(box):
+    if box is not None and is_single(box) and np.ndim(numbers[box]) == 0:  # a typed key is more than one number
         result |= {"element": numbers[box].item(), "index": tuple(box)}
     elif numbers.dtype.kind in "fc" and not np.isfinite(numbers).all():
         index = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
@@ -125,9 +125,19 @@ def widen(value: np.ndarray) -> np.ndarray:
     return value
 
 
-def show(x: Any) -> str:
-    """A number for people."""
-    return f"{complex(x):.6g}" if np.iscomplexobj(x) else f"{float(x):.6g}"
+def show(x: Any, *edges: float) -> str:
+    """A number for people: six digits, or as many as it takes to tell it from ``edges`` that it does not equal.
+
+    Example:
+        >>> show(1.00000011920929), show(1.00000011920929, -1, 1), show(1.0, -1, 1)
+        ('1', '1.0000001', '1')
+    """
+    if np.iscomplexobj(x):
+        return f"{complex(x):.6g}"
+    number = float(x)
+    near = [edge for edge in edges if edge != number]
+    texts = (f"{number:.{digits}g}" for digits in range(6, 18))
+    return next((text for text in texts if float(text) not in near), repr(number))
 
 
 def largest(dtype: str) -> float:
@@ -164,6 +174,13 @@ def overflow(birth: Birth, what: str, exact: Any = None) -> Why:
             "compute in another order, or scale the numbers",
         )
     return Why(f"overflow: {what} is beyond the largest {birth.dtype} ({show(largest(birth.dtype))})")
+
+
+def wider(dtype: str) -> str:
+    """A type with more digits than ``dtype`` that XLA computes in, or empty where there is none."""
+    if dtype in ("float64", "complex128"):
+        return ""
+    return "complex128" if dtype.startswith("complex") else "float64"
 
 
 def untaken(birth: Birth, operation: str, zero: str = "0") -> Why:

@@ -69,7 +69,7 @@ def _domain(birth: Birth) -> Why | None:
             return Why(with_cause(birth, f"{name} of {text}"), advice)
     if not low <= x <= high:
         what = "a negative number" if low == 0 else f"a number outside [{show(low)}, {show(high)}]"
-        return Why(with_cause(birth, f"{name} of {what} ({show(x)})"), advice)
+        return Why(with_cause(birth, f"{name} of {what} ({show(x, low, high)})"), advice)
     return None
 
 

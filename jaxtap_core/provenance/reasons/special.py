@@ -62,3 +62,15 @@ def _defined(birth: Birth) -> Why | None:
 
 for _name in _DEFINED:
     REASONS[_name] = _defined
+
+
+def _gamma_draw(birth: Birth) -> Why | None:
+    shape = birth.element(1)  # operand 0 is the key
+    if shape > 0:
+        return None
+    return Why(
+        f"a draw of a gamma (or beta, Dirichlet …) needs a shape > 0, and got {show(shape, 0)}", "keep it above 0"
+    )
+
+
+REASONS["random_gamma"] = _gamma_draw
