@@ -61,10 +61,11 @@ def constant(end: Given) -> Why | None:
 
 def _condition(activation: Activation, node: Node, index: Index | None) -> str:
     """The comparison by which a select or ``cond`` chose, with its numbers; empty where it goes by none."""
+    where: Any
     if node.primitive == "select_n":
-        reach = dict(behind_element(activation, node, 0, index)) if index is not None else {}
+        boxes = [box for _, box in behind_element(activation, node, 0, index)] if index is not None else []
         number = node.inputs[0]
-        where = next(iter(reach.values()), ()) if activation.shape(number) else ()
+        where = next(iter(boxes), ()) if activation.shape(number) else ()
     else:
         number, where = node.inputs[BRANCH_INDEX], ()
     if not is_single(where) or activation.runner.lead:

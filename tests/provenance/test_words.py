@@ -1,4 +1,4 @@
-"""What an explanation says to people: exact at an edge, true of the type, and of the cause rather than of JAX's inside."""
+"""What an explanation says to people: exact at an edge, true of the type, of the cause and not of JAX's inside."""
 
 from __future__ import annotations
 
