@@ -14,12 +14,13 @@ from jaxtap_core.provenance.dependence import Box, Index, is_single, opposite
 from jaxtap_core.provenance.devices import COLLECTIVES
 from jaxtap_core.provenance.flat import BITS, INF, CannotReplay, Node
 from jaxtap_core.provenance.reasons.base import Birth, Why, explain, facts, show
-from jaxtap_core.provenance.zero import first_zero, trace_zero
+from jaxtap_core.provenance.zero import Zero, first_zero, trace_zero
 from jaxtap_core.records.events import Origin
 from jaxtap_core.records.text import word
 
-# Run operation by operation, a backward pass is many programs: the select is in another one than the product.
-GIVEN_COTANGENT = "what does not count, such as a where branch that was not taken (it came into this program as 0)"
+# Run operation by operation, a backward pass is many programs: the select is in another one than the product, and
+# that the zero is the cotangent and not what the forward pass kept is likely, not sure.
+GIVEN_COTANGENT = "what does not count, such as a where branch that was not taken (likely: the program was given the 0)"
 
 
 def origin_of(end: Born | Given, names: tuple[str, ...] = ()) -> Origin:
@@ -172,9 +173,20 @@ def _behind(
     else:
         cause = next((zero.reason for zero in traced if zero.reason), "")
     untaken = next((branch_of(zero.select) for zero in traced if zero.select is not None), "")
-    if not untaken and born.node.phase == "backward" and any(zero.given for zero in traced):
+    if not untaken and born.node.phase == "backward" and _given_cotangent(activation, zeros, traced):
         untaken = GIVEN_COTANGENT
     return untaken, cause
+
+
+def _given_cotangent(activation: Activation, zeros: list[tuple[int, Index]], traced: list[Zero]) -> bool:
+    """Whether a zero that the program was given may be a cotangent.
+
+    Not where the forward pass is in the program too: its inputs are points at which the user differentiates. And JAX
+    writes the cotangent first in what it transposes, with rare exceptions.
+    """
+    if any(node.phase != "backward" for node in activation.flat.nodes):
+        return False
+    return any(zero.given and operand == 0 for (operand, _), zero in zip(zeros, traced, strict=True))
 
 
 def _odd(

@@ -160,7 +160,7 @@ def test_optax_a_row_that_is_masked_altogether_is_told_with_the_line_in_the_libr
     # the library takes the greatest logit, -inf, from the row: in log_softmax, which the line calls
     lines, first = inspect.getsourcelines(optax.softmax_cross_entropy)
     line = first + next(i for i, text in enumerate(lines) if "log_softmax(" in text)
-    assert origin.source == f"_classification.py:{line} (softmax_cross_entropy)"
+    assert origin.source == f"optax/…/_classification.py:{line} (softmax_cross_entropy)"
     assert (origin.primitive, origin.steps) == ("sub", (2,))
     assert "inf - inf; the inf came with argument 'logits', in a where branch that was not taken" in origin.reason
     assert "jnp.where(ok, x, 1.0)" in origin.advice

@@ -198,15 +198,21 @@ def test_a_nan_in_one_shard_is_found_there():
 
 
 @pytest.mark.parametrize("form", ["certified", "gate"])
-def test_what_is_not_looked_into_runs_as_in_production(form):
+def test_a_shard_map_outside_of_jit_or_over_some_axes_is_seen_shard_by_shard(form):
     in_four_devices(
         form,
         """
         mapped = jax.shard_map(lambda x: scan(x)[0], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
-        check(mapped, x, events=0)  # outside of jit: primitive by primitive
+        rec = check(mapped, x, events=12)  # outside of jit
+        for e in rec.events:
+            own = np.arange(8.0, dtype=np.float32)[2 * e.device : 2 * e.device + 2]
+            assert e.value["c"].tolist() == carried(own)[e.step].tolist()
         grid = jax.make_mesh((2, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
         partial = jax.shard_map(lambda x: scan(x)[0], mesh=grid, in_specs=P("a"), out_specs=P("a"), axis_names={"a"})
-        check(jax.jit(partial), jnp.arange(8.0), events=0)
+        rec = check(jax.jit(partial), jnp.arange(8.0), events=6)  # two shards, each on the two devices of "b"
+        for e in rec.events:
+            own = np.arange(8.0, dtype=np.float32).reshape(2, 4)[e.device]
+            assert e.value["c"].tolist() == carried(own)[e.step].tolist()
         with tap.record(gate="escape") as rec:
             jax.shard_map(lambda x: jnp.log(x - 1), mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.arange(8.0))
         assert rec.findings[0].origin.primitive == "log", rec.findings
