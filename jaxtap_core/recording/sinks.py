@@ -101,6 +101,7 @@ class JSONLSink:
         with self._lock:
             self._file.close()
             self._numbers.clear()
+            self._known.clear()
 
     def __repr__(self) -> str:
         return f"JSONLSink({self.path!r})"

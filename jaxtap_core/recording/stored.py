@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Set
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from jaxtap_core.recording.jsonl import KEY_FIELDS, SCHEMA, Seal, columns_of
@@ -66,6 +67,7 @@ class _Reader:
         self.streams: dict[int, Stream] = {}
         self.rows: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         self.number = 0  # of the line
+        self.places: Counter[tuple[Any, ...]] = Counter()  # of the streams so far
         self.seen: set[str] = set()  # kinds of records that a file has one of
         self.events: int | None = None  # that the closing line tells
         self.digest = hashlib.sha256()
@@ -139,11 +141,9 @@ class _Reader:
     def _define(self, number: Any, record: dict[str, Any]) -> None:
         if _of_type(number, int) in self.streams:
             raise ValueError(f"a second stream {number}")
-        lanes = record["lanes"]
-        alike = (other for other in self.streams.values() if _lanes_of(other) == lanes)
-        stream = _stream_from(record, {other.key for other in alike})
+        stream = _stream_from(record, self.places)
         self.rows[number] = []
-        self.streams[number] = self.recording.stream(stream.key, lanes, lambda: stream)
+        self.streams[number] = self.recording.stream(stream.key, record["lanes"], lambda: stream)
 
     def finish(self, partial: bool) -> StoredRecording:
         if not self.number and not partial:
@@ -195,21 +195,18 @@ def _of_type(value: Any, kind: type) -> Any:
     return value
 
 
-def _lanes_of(stream: Stream) -> int | None:
-    return None if stream.lanes is None else int(stream.lanes.array.shape[1])
-
-
-def _stream_from(record: dict[str, Any], known: Set[StreamKey]) -> Stream:
-    """A stream from its description; apart from the ``known`` ones, as it was when it was written."""
+def _stream_from(record: dict[str, Any], places: Counter[tuple[Any, ...]]) -> Stream:
+    """A stream from its description; those of one place stay apart, and in the order of the file."""
     leaves = record["leaves"]
     fields = {field: record[field] for field in KEY_FIELDS}
     for field, value in fields.items():
         if field != "total" or value is not None:
             _of_type(value, int if field in ("call", "depth", "total") else str)
     names = tuple(_of_type(leaf["name"], str) for leaf in leaves)
-    template = Template(json.dumps(record["tree"]))
-    while (key := StreamKey(**fields, names=names, rebuild=template)) in known:
-        template = Template(template.form, template.twin + 1)
+    key = StreamKey(**fields, names=names, rebuild=Template(json.dumps(record["tree"])))
+    place = key.order, _of_type(record["lanes"], int) if record["lanes"] is not None else None
+    key = replace(key, tap=places[place])
+    places[place] += 1
     key.rebuild(range(len(leaves)))  # fails here rather than at the first event
     return Stream(
         key,

@@ -16,12 +16,9 @@ class Template:
 
     Attributes:
         form: JSON of the pytree with the numbers of the leaves in their places.
-        twin: how many streams of this form and the same place there were before, as where two taps
-            without labels look at one primitive.
     """
 
     form: str
-    twin: int = 0
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         return _planted(decode(json.loads(self.form)), leaves)

@@ -246,6 +246,18 @@ def test_streams_that_look_alike_stay_apart(tmp_path, live):
     assert rec.diff(back).equal
 
 
+def test_streams_of_one_place_keep_their_order(tmp_path):
+    """The first two look alike, the third does not."""
+    once, twice = tap.on("mul", select=lambda outs: outs[0]), tap.on("mul", select=lambda outs: outs[0] * 2)
+    named = tap.on("mul", select=lambda outs: {"more": outs[0] + 1})
+    with tap.record(taps=(once, twice, named)) as rec:
+        jax.lax.scan(lambda c, t: (c * 0.5, None), 1.0, None, length=3)
+    rec.to_jsonl(tmp_path / "a.jsonl")
+    back = stored.read_jsonl(tmp_path / "a.jsonl")
+    assert [stream.key.names for stream in back.streams] == [("value",), ("value",), ("more",)]
+    assert rec.diff(back).equal
+
+
 def test_what_a_killed_writer_left_can_be_read(tmp_path):
     everything().to_jsonl(tmp_path / "a.jsonl")
     lines = (tmp_path / "a.jsonl").read_text().split("\n")
